@@ -35,6 +35,7 @@ NAMES = (
     "commit_scale",
     "plan_scale",
     "clones",
+    "branches",
     "column_files",
     "meta_scale",
     "startup",

@@ -61,6 +61,7 @@ class Source:
         self.select_name, self.text_name = f"moulin_select_{number}", f"moulin_text_{number}"
         self.closed = False
         self.version = -1
+        self.branches: set[str] = set()
         self.failures: Mapping[UUID, Exception] = {}
         self.current: dict[UUID, Hold] = {}
         self.lock = threading.RLock()

@@ -26,6 +26,8 @@ KNOWN = {
     "moulin.memtable-bytes": "memtable_bytes",
     "moulin.level0-trigger": "level0_trigger",
     "moulin.level1-bytes": "level1_bytes",
+    "moulin.level-growth": "level_growth",
+    "moulin.deepest-level": "deepest_level",
 }
 OWN = (*KNOWN, RETENTION, MERGE_SPAN, SHARDING, PROJECTION, regions.PROPERTY)
 

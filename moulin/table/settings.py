@@ -152,6 +152,8 @@ class TableSettings(TableHandle):
     def create_index(self, column: str, kind: str = "btree", name: str | None = None) -> IndexInfo:
         """Index a column: `btree` finds values and ranges, `bloom` rules out segments without a value.
 
+        `bitmap` is for columns of few values, `label_list` for lists: it finds `array_contains(tags, 'new')`.
+
         Built on Spark when a session is at hand and the table is large. Compactions carry it over; segments written
         later are covered by a compaction or by `update_indexes`, and until then read without it.
         """

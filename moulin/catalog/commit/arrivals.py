@@ -51,7 +51,7 @@ _MAX_BOUND: Final = 1 << 16
 _MAX_SUMMARY: Final = 1 << 20
 _HASH_BYTES: Final = 32
 _MAX_INLINE: Final = 1 << 22  # bytes of an inline segment: a catalog is no place for large ones
-INDEX_KINDS: Final = ("btree", "bloom")
+INDEX_KINDS: Final = ("btree", "bloom", "bitmap", "label_list")
 FIGURES: Final = frozenset(
     {
         "added-column-files",

@@ -52,9 +52,9 @@ def apply_data(change: TableChange, operation: DataOperation) -> None:
         _require_no_new_segments(change)
     arrivals.check_numbers(change, operation)
     spans = _expected_spans(change, expected)
-    _remove(change, [spans[e.segment] for e in operation.removed])
+    remove(change, [spans[e.segment] for e in operation.removed])
     if isinstance(operation, Overwrite) and operation.everything:
-        _remove(change, list(open_spans(change)))
+        remove(change, list(open_spans(change)))
     _replace_vectors(change, [(spans[v.expected.segment], v) for v in operation.vectors])
     _add(change, operation.added, operation.added_vectors, same_rows=isinstance(operation, Compact))
     if isinstance(operation, Compact):
@@ -124,7 +124,7 @@ def inline(spans: Sequence[Any]) -> int:
     return sum(bool(span.inline) for span in spans)
 
 
-def _remove(change: TableChange, spans: Sequence[Any]) -> None:
+def remove(change: TableChange, spans: Sequence[Any]) -> None:
     if not spans:
         return
     close_spans(change, spans)

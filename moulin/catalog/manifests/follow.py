@@ -191,7 +191,7 @@ def _apply_lake(connection: sa.Connection, manifest: pb.Manifest, forgotten: dic
         _upsert(connection, s.requests, request_row(request))
     for purged in manifest.purged:
         forgotten.pop(UUID(bytes=purged), None)
-        _purge(connection, UUID(bytes=purged))
+        purge(connection, UUID(bytes=purged))
 
 
 def _apply_ingest(connection: sa.Connection, manifest: pb.Manifest) -> None:
@@ -224,7 +224,7 @@ def _upsert(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> 
         connection.execute(table.insert().values(row))
 
 
-def _purge(connection: sa.Connection, gone: UUID) -> None:
+def purge(connection: sa.Connection, gone: UUID) -> None:
     """A database, table, view, branch, token or stream and all rows that belong to it."""
     connection.execute(s.branch_tables.delete().where(s.branch_tables.c.branch_id == gone))
     connection.execute(s.view_members.delete().where(s.view_members.c.view_id == gone))

@@ -79,12 +79,12 @@ def masks(connection: sa.Connection, table_id: UUID) -> list[pb.Mask]:
 
 
 def dependents(connection: sa.Connection, table_id: UUID) -> list[int]:
-    """The versions of a table that clones read, and branches that have no clone of it yet."""
+    """The versions of a table that clones read, and that branches compare with: what they began with, on both sides."""
     t, b, c = s.tables, s.branches, s.branch_tables
     cloned = sa.select(t.c.base_version).where(t.c.base_id == table_id)
-    listed = sa.select(b.c.version).join(c, c.c.branch_id == b.c.id)
-    listed = listed.where(c.c.source_id == table_id, c.c.opened.is_(False))
-    return [*connection.execute(cloned).scalars(), *connection.execute(listed).scalars()]
+    listed = sa.select(b.c.version).join(c, c.c.branch_id == b.c.id).where(c.c.source_id == table_id)
+    own = sa.select(t.c.created_version).join(c, c.c.own_id == t.c.id).where(t.c.id == table_id)
+    return [version for query in (cloned, listed, own) for version in connection.execute(query).scalars()]
 
 
 def is_needed() -> sa.ColumnElement[bool]:

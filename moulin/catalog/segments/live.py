@@ -218,11 +218,14 @@ def count_rows(connection: sa.Connection, table_id: UUID, version: int) -> int:
 
 def refs_at_version(connection: sa.Connection, table_id: UUID, version: int) -> Iterator[pb.DataFileRef]:
     """The live segments of a table at `version` as a full manifest holds them: those of its base are not among them."""
-    query = _live(False, False).order_by(s.segments.c.number)
+    owners = s.segments.c.table_id.label("owner"), s.deletion_vectors.c.table_id.label("vector_owner")
+    query = _live(False, False).add_columns(*owners).order_by(s.segments.c.number)
     rows = connection.execute(query, {"table_id": table_id, "version": version}).all()
     files = _files(connection, rows)
     for row in rows:
-        ref = existing_ref(table_id, _to_live(row, files, False))
+        ref = existing_ref(table_id, _to_live(row[: -len(owners)], files, False))
+        ref.adopted = bool(ref.owner) and row.owner == table_id
+        ref.dv_adopted = bool(row.vector_id) and row.vector_owner == table_id and not lies_in(table_id, row.vector_path)
         ref.columns.MergeFromString(row.facts)
         ref.since_version = row.since_version
         if row.vector_id:
@@ -237,6 +240,11 @@ def existing_ref(table_id: UUID, segment: LiveSegment) -> pb.DataFileRef:
     if parsed is not None and parsed[0] != table_id:
         ref.owner = parsed[0].bytes
     return ref
+
+
+def lies_in(table_id: UUID, path: str) -> bool:
+    """Whether an object is in the folder of a table."""
+    return path.startswith(f"{paths.table_prefix(table_id)}/")
 
 
 def _at(version: int | sa.BindParameter[int]) -> tuple[sa.ColumnElement[bool], ...]:

@@ -44,6 +44,7 @@ SCHEMA_KEY = "iceberg.schema"
 # Pages are cut where a batch of values ends, so wide values need small batches; below the least, batches cost too much.
 _LEAST_BATCH = 64
 _MOST_BATCH = 1024
+_BLOB_BYTES = 16 << 10  # values from this size on, on average, share a page with few others
 _SINK_BYTES = 1 << 20
 _AS_THE_LEVEL = FileSettings()
 # A row group of more pieces than one per so many rows is copied together first: each piece costs the encoder a restart.
@@ -223,7 +224,8 @@ class SegmentWriter:
     def _open(self, sample: pa.Table, group_rows: int) -> None:
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _SINK_BYTES)
         widest = max(column.nbytes for column in sample.columns) / sample.num_rows
-        batch = max(_LEAST_BATCH, min(_MOST_BATCH, -int(-self._tuning.page_bytes // max(widest, 1))))
+        least = 1 if widest >= _BLOB_BYTES else _LEAST_BATCH
+        batch = max(least, min(_MOST_BATCH, -int(-self._tuning.page_bytes // max(widest, 1))))
         batch = min(batch, self._tuning.page_rows or batch)
         filters = {}
         if self._tuning.bloom and sample.num_rows >= _LEAST_CHECKED:

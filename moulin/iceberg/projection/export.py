@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from moulin.catalog.catalog import Catalog
+from moulin.catalog.catalog import local_catalog
 from moulin.catalog.objects import projections
 from moulin.errors import AlreadyExists, FailedPrecondition
 from moulin.formats.puffin import DeletionVectorBlob, write_puffin
@@ -45,7 +45,7 @@ def export(
     context: Context, table_id: UUID, directory: str, *, version: int | None = None, copy: bool = False
 ) -> Export:
     """Write a table at `version`, by default now, into `directory`. Interrupted, it leaves no new version there."""
-    if not isinstance(context.catalog, Catalog):
+    if local_catalog(context.catalog) is None:
         raise FailedPrecondition(
             "A table is exported where the lake's catalog is, not through a server or from a copy: open the lake by "
             "its folder or database, or read the table through the Iceberg REST catalog of `moulin serve`."

@@ -80,6 +80,7 @@ _SCHEMAS: Mapping[str, pa.Schema] = MappingProxyType(
                 "files": pa.int64(),
                 "bytes": pa.int64(),
                 "created_version": pa.int64(),
+                "created_at": _TIME,
             }
         ),
         "files": pa.schema(
@@ -202,7 +203,17 @@ def _indexes(lake: Lake, state: TableState) -> pa.Table:
     return _table(
         "indexes",
         (
-            (one.name, one.column, one.kind, one.covered, one.segments, one.files, one.bytes, one.created_version)
+            (
+                one.name,
+                one.column,
+                one.kind,
+                one.covered,
+                one.segments,
+                one.files,
+                one.bytes,
+                one.created_version,
+                _micros(one.created_at),
+            )
             for one in list_indexes(lake.context, state)
         ),
     )

@@ -95,7 +95,9 @@ class TableReader:
         segments = self._left(state, asked)
         rows = self._build(state, segments, located=True, lineage=True)
         hidden = len(hidden_of([field.name for field in state.schema.fields]))
-        frame = add_hidden(rows, segments, self._context.catalog.sequence_versions(state.id))
+        catalog = self._context.catalog
+        versions, births = catalog.sequence_versions(state.id), catalog.birth_versions(state.id)
+        frame = add_hidden(rows, segments, versions, births)
         return NamedFrame(frame, hidden, len(segments))
 
     def _named(self, state: TableState, segments: Sequence[LiveSegment]) -> NamedFrame:

@@ -73,7 +73,7 @@ class _Intake:
     def __init__(self, context: Context, state: TableState, schema_id: int) -> None:
         self.context, self.state, self.store = context, state, context.store
         self.schema_id, self.schema = schema_id, state.schemas[schema_id]
-        self.folder: Folder = TableFolder(context.store, state)
+        self.folder: Folder = TableFolder(context, state)
         self.leftovers: list[str] = []
 
     def run(self, base: Json | None, snapshot: Json) -> Taken:

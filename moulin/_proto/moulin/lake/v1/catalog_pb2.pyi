@@ -321,7 +321,7 @@ class CreateDatabaseRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., if_not_exists: _Optional[bool] = ...) -> None: ...
 
 class Branch(_message.Message):
-    __slots__ = ("id", "name", "version", "created_at", "expires_at", "tables", "opened", "tombstone")
+    __slots__ = ("id", "name", "version", "created_at", "expires_at", "tables", "opened", "tombstone", "published_version")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -330,6 +330,7 @@ class Branch(_message.Message):
     TABLES_FIELD_NUMBER: _ClassVar[int]
     OPENED_FIELD_NUMBER: _ClassVar[int]
     TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_VERSION_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     version: int
@@ -338,7 +339,8 @@ class Branch(_message.Message):
     tables: int
     opened: int
     tombstone: Tombstone
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., created_at: _Optional[int] = ..., expires_at: _Optional[int] = ..., tables: _Optional[int] = ..., opened: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ...) -> None: ...
+    published_version: int
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., created_at: _Optional[int] = ..., expires_at: _Optional[int] = ..., tables: _Optional[int] = ..., opened: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., published_version: _Optional[int] = ...) -> None: ...
 
 class BranchRef(_message.Message):
     __slots__ = ("name",)
@@ -375,6 +377,58 @@ class ListBranchesResponse(_message.Message):
     BRANCHES_FIELD_NUMBER: _ClassVar[int]
     branches: _containers.RepeatedCompositeFieldContainer[Branch]
     def __init__(self, branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ...) -> None: ...
+
+class BranchTable(_message.Message):
+    __slots__ = ("source_id", "own_id", "before", "after", "since", "head", "wrote", "beside")
+    SOURCE_ID_FIELD_NUMBER: _ClassVar[int]
+    OWN_ID_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    WROTE_FIELD_NUMBER: _ClassVar[int]
+    BESIDE_FIELD_NUMBER: _ClassVar[int]
+    source_id: str
+    own_id: str
+    before: str
+    after: str
+    since: int
+    head: int
+    wrote: bool
+    beside: bool
+    def __init__(self, source_id: _Optional[str] = ..., own_id: _Optional[str] = ..., before: _Optional[str] = ..., after: _Optional[str] = ..., since: _Optional[int] = ..., head: _Optional[int] = ..., wrote: _Optional[bool] = ..., beside: _Optional[bool] = ...) -> None: ...
+
+class ListBranchTablesResponse(_message.Message):
+    __slots__ = ("tables",)
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    tables: _containers.RepeatedCompositeFieldContainer[BranchTable]
+    def __init__(self, tables: _Optional[_Iterable[_Union[BranchTable, _Mapping]]] = ...) -> None: ...
+
+class PublishBranchRequest(_message.Message):
+    __slots__ = ("name", "tables", "dry_run", "request_id")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    tables: _containers.RepeatedCompositeFieldContainer[TablePublication]
+    dry_run: bool
+    request_id: str
+    def __init__(self, name: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[TablePublication, _Mapping]]] = ..., dry_run: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class TablePublication(_message.Message):
+    __slots__ = ("own_id", "head", "commit", "moved", "adopted")
+    OWN_ID_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    ADOPTED_FIELD_NUMBER: _ClassVar[int]
+    own_id: str
+    head: int
+    commit: TableCommit
+    moved: bool
+    adopted: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, own_id: _Optional[str] = ..., head: _Optional[int] = ..., commit: _Optional[_Union[TableCommit, _Mapping]] = ..., moved: _Optional[bool] = ..., adopted: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ListDatabasesRequest(_message.Message):
     __slots__ = ("include_dropped", "branch")
@@ -873,6 +927,20 @@ class ListSequenceVersionsResponse(_message.Message):
     sequences: _containers.RepeatedScalarFieldContainer[int]
     versions: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, sequences: _Optional[_Iterable[int]] = ..., versions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class WriteManifestsRequest(_message.Message):
+    __slots__ = ("table_ids",)
+    TABLE_IDS_FIELD_NUMBER: _ClassVar[int]
+    table_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, table_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListBirthVersionsResponse(_message.Message):
+    __slots__ = ("first_row_ids", "versions")
+    FIRST_ROW_IDS_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    first_row_ids: _containers.RepeatedScalarFieldContainer[int]
+    versions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, first_row_ids: _Optional[_Iterable[int]] = ..., versions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ListSegmentsRequest(_message.Message):
     __slots__ = ("table_id", "version", "partitions", "time_from", "time_to", "with_time_range", "with_columns", "columns")

@@ -9,7 +9,7 @@ from alembic import op
 from moulin.catalog.sql import schema as s
 
 revision = "0013"
-down_revision = "0011"
+down_revision = "0012"
 branch_labels = None
 depends_on = None
 
