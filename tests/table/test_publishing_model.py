@@ -185,7 +185,7 @@ def test_histories_of_main_and_two_branches_are_those_of_dictionaries(tmp_path: 
     with moulin.connect(tmp_path, merge_background="off") as lake:
         lake.create_database("shop")
         history = History(lake, random.Random(3), keyed=keyed)
-        history.run(130)
+        history.run(80)
         assert history.published
 
 
