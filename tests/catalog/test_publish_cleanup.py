@@ -81,6 +81,10 @@ def test_what_was_published_stays_when_its_branch_is_purged_and_goes_when_main_n
         for _ in range(4):
             clean(lake)
         assert {name: ids(lake, name) for name in wanted} == wanted
+        lake.drop_table("shop.moved")
+        del wanted["shop.moved"]
+        for _ in range(4):
+            clean(lake)
         folders = {path.parent.parent.parent.name for path in tmp_path.rglob("*.parquet")}
         assert folders == {str(entry.id) for entry in lake.tables("shop")}
         assert_sound(lake)
