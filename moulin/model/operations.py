@@ -33,6 +33,7 @@ class Kind(StrEnum):
     UPDATE_INDEX = "update-index"
     DROP_INDEX = "drop-index"
     SET_SORT_ORDER = "set-sort-order"
+    ERASE = "erase"
 
 
 @dataclass(frozen=True, slots=True)
