@@ -40,14 +40,16 @@ class PreparedErase:
 
     `owners` are the tables in whose folders the vectors lie. `removed` are segments of which every row goes. All
     segments that tables of the `family` had at `read_version` were looked at, and those of `examined` that came since.
-    `partitions` are those that no segment had then.
+    `partitions` are those that no segment had then. `sources` are the files that were read, by segment.
     """
 
     id: UUID
+    table_id: UUID
     family: frozenset[UUID]
     read_version: int
     examined: frozenset[int]
     partitions: frozenset[int]
+    sources: Mapping[int, str]
     segments: tuple[SegmentFacts, ...]
     vectors: Mapping[tuple[int, int], VectorFacts]
     owners: Mapping[tuple[int, int], UUID]
@@ -126,6 +128,11 @@ def _require_examined(connection: sa.Connection, prepared: PreparedErase, change
     came = came.where(s.segments.c.added_version > prepared.read_version)
     if not prepared.examined.issuperset(connection.execute(came).scalars()):
         raise Moved
+    g = s.segments
+    for chunk in chunks(changed):
+        for row in connection.execute(sa.select(g.c.number, g.c.path).where(g.c.number.in_(chunk))):
+            if row.path != prepared.sources[row.number]:
+                raise Moved
     known = {*prepared.vectors, *((number, None) for number in prepared.removed)}
     for chunk in chunks(changed):
         query = sa.select(p.c.segment, p.c.vector_id).where(p.c.segment.in_(chunk)).distinct()

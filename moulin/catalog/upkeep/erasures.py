@@ -26,7 +26,7 @@ from moulin.catalog.manifests.scrub import scrub_storage
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.draft import Draft
-from moulin.catalog.sql.pool import Pool
+from moulin.catalog.sql.pool import Pool, chunks
 from moulin.catalog.upkeep import ownership, sweep
 from moulin.catalog.upkeep.erasure import erase as delete_bytes
 from moulin.catalog.upkeep.erasure import holds_values
@@ -73,9 +73,19 @@ def commit(catalog: Catalog, prepared: PreparedErase, report: Report) -> int:
         floor = draft.now + int(catalog.config.byte_floor * NANOS)
         throw_away(connection, [Garbage(path, 0, ERASED) for path in done.without_rows], floor)
         _forget_attempts(connection, prepared)
-        values = {"version": draft.version, "data": done.erasure.SerializeToString(deterministic=True)}
-        report = {**report, "version": draft.version, "erased_at": draft.now}
-        connection.execute(e.update().where(e.c.id == prepared.id).values(**values, report=report))
+        mine = connection.execute(sa.select(e.c.table_id, e.c.started_at).where(e.c.id == prepared.id)).first()
+        connection.execute(e.delete().where(e.c.id == prepared.id))
+        connection.execute(
+            e.insert().values(
+                id=prepared.id,
+                table_id=prepared.table_id,
+                outline=prepared.outline,
+                started_at=draft.now if mine is None else mine.started_at,  # the same erase, elsewhere, removed it
+                version=draft.version,
+                data=done.erasure.SerializeToString(deterministic=True),
+                report={**report, "version": draft.version, "erased_at": draft.now},
+            )
+        )
     catalog.publisher.publish_quietly()
     return draft.version
 
@@ -150,9 +160,10 @@ def _empty_trash(catalog: Catalog, erasure: pb.Erasure) -> list[str]:
     t = s.trash
     folders = tuple(f"{paths.table_prefix(UUID(bytes=one))}/" for one in erasure.tables)
     with catalog.pool.read() as connection:
-        waiting = connection.execute(sa.select(t.c.path)).scalars().all()
+        waiting = {*connection.execute(sa.select(t.c.path)).scalars()}
         mine = [path for path in waiting if path.startswith(folders) and path not in folders]
-        mine = sorted(path for path in {*mine, *erasure.deleted} if holds_values(path))
+        left = [path for path in erasure.deleted if path not in waiting and catalog.store.exists(path)]
+        mine = sorted(path for path in {*mine, *left} if holds_values(path))
         used = ownership.in_use(connection, mine)
         mine = [path for path in mine if path not in used]
     _delete(catalog, mine)
@@ -190,7 +201,19 @@ def _sweep(catalog: Catalog, erasure: pb.Erasure) -> tuple[list[str], list[str]]
         ]
         gone += _swept(catalog, free)
         in_flight += sorted({info.path for info in loose} - {info.path for info in free})
+    if all(row.version is not None for row in begun(catalog)):
+        in_flight = _without_erasures(catalog, in_flight)
     return gone, in_flight
+
+
+def _without_erasures(catalog: Catalog, every: Sequence[str]) -> list[str]:
+    """Without files of an erase that died: their segments have other files, and they hold nothing that was erased."""
+    numbers = {path: paths.segment_number(path) or 0 for path in every}
+    g, known = s.segments, set[int]()
+    with catalog.pool.read() as connection:
+        for block in chunks(list(numbers.values())):
+            known.update(connection.execute(sa.select(g.c.number).where(g.c.number.in_(block))).scalars())
+    return [path for path, number in numbers.items() if number not in known]
 
 
 def _swept(catalog: Catalog, infos: Iterable[ObjectInfo]) -> list[str]:

@@ -11,7 +11,7 @@ catalog's own file follow, which anybody can finish (`catalog/upkeep/erasures.py
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -20,10 +20,11 @@ from moulin.catalog.catalog import Catalog
 from moulin.catalog.commit.erase import Moved, PreparedErase
 from moulin.catalog.upkeep import erasable, erasures
 from moulin.catalog.upkeep.erasable import Relatives
-from moulin.errors import Conflict, FailedPrecondition, Fenced
+from moulin.errors import Conflict, FailedPrecondition, Fenced, MoulinError
 from moulin.formats import deletion_vector
 from moulin.model.facts import SegmentFacts
 from moulin.model.where import Where
+from moulin.storage import paths
 from moulin.table.context import Context
 from moulin.table.erase import report as reports
 from moulin.table.erase.find import Found, Question, find, read_condition
@@ -60,7 +61,9 @@ def erase(context: Context, table_id: UUID, where: Where, key: bytes | None, ste
             _hold(stack, context, catalog, table_id)
             step("flushed")
             stack.enter_context(catalog.writing())
-            committed = _Work(context, catalog, table_id, where, erasure_id, step).run(only_rows=bool(same))
+            work = _Work(context, catalog, table_id, where, erasure_id, step)
+            stack.push(work.take_back)
+            committed = work.run(only_rows=bool(same))
     except BaseException:
         erasures.give_up(catalog, erasure_id)
         raise
@@ -123,6 +126,7 @@ class _Work:
         self._scrubbed: dict[int, SegmentFacts] = {}
         self._found: dict[int, Found] = {}
         self._looked: frozenset[int] = frozenset()
+        self._may_be_committed = False
 
     def run(self, *, only_rows: bool) -> bool:
         """Commit, with `only_rows` if a row matched; whether it did.
@@ -137,21 +141,42 @@ class _Work:
             self._found.update({one.number: one for one in fresh})
             self._looked = every
             self._scrub(family, [one for one in fresh if not one.is_whole])
-            self._reload(every)
+            if self._reload(every):
+                continue
             if only_rows and not self._found:
                 return False
             if self._committed(family, question):
                 return True
         raise Conflict("Others kept changing the table while rows were looked for: nothing was erased. Try again.")
 
-    def _reload(self, every: frozenset[int]) -> None:
-        """The vectors that spans have now; segments that clean-up has forgotten meanwhile need nothing more."""
+    def take_back(self, kind: type[BaseException] | None, *_: object) -> None:
+        """After an error: delete what was written and surely not committed."""
+        if kind is not None and not self._may_be_committed:
+            with suppress(MoulinError):
+                self._context.store.delete(facts.path for facts in self._scrubbed.values())
+        if self._catalog.pool.living is not None:
+            self._catalog.pool.living.settle(self._scrubbed)
+
+    def _reload(self, every: frozenset[int]) -> bool:
+        """The vectors that spans have now; whether a segment is to be looked at again: another erase has changed it.
+
+        Segments that clean-up has forgotten meanwhile need nothing more.
+        """
         self._found = {number: one for number, one in self._found.items() if number in every}
         loaded = erasable.load(self._catalog, sorted(self._found))
         current = {one.segment.facts.number: one for one in loaded}
-        self._found = {
-            number: Found(current[number], one.positions) for number, one in self._found.items() if number in current
+        self._found = {number: one for number, one in self._found.items() if number in current}
+        other = {
+            number
+            for number, one in self._found.items()
+            if current[number].segment.facts.path != one.shared.segment.facts.path
         }
+        self._looked -= other
+        stale = [self._scrubbed.pop(number).path for number in other if number in self._scrubbed]
+        self._context.store.delete([*stale, *map(paths.key_index_path, stale)])  # they hold what the other erased
+        kept = self._found.keys() - other
+        self._found = {number: Found(current[number], self._found[number].positions) for number in kept}
+        return bool(other)
 
     def _scrub(self, family: Relatives, found: Sequence[Found]) -> None:
         if not found:
@@ -174,22 +199,24 @@ class _Work:
         self._step("vectors")
         prepared = PreparedErase(
             id=self._id,
+            table_id=self._table_id,
             family=frozenset(family.states),
             read_version=family.version,
             examined=self._looked,
             partitions=family.partitions,
+            sources={one.number: one.shared.segment.facts.path for one in self._found.values()},
             segments=tuple(self._scrubbed[one.number] for one in parts),
             vectors=vectors,
             owners=owners,
             removed=frozenset(one.number for one in self._found.values() if one.is_whole),
             outline=question.outline,
         )
+        self._may_be_committed = True
         try:
             erasures.commit(self._catalog, prepared, self._report(family, question))
         except Moved:
+            self._may_be_committed = False
             return False
-        if self._catalog.pool.living is not None:
-            self._catalog.pool.living.settle(self._scrubbed)
         return True
 
     def _report(self, family: Relatives, question: Question) -> dict[str, Any]:
