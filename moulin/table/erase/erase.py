@@ -29,6 +29,7 @@ from moulin.table.context import Context
 from moulin.table.erase import report as reports
 from moulin.table.erase.find import Found, Question, find, read_condition
 from moulin.table.erase.scrub import ScrubSlice, layout_of, scrub_slice, write_erased_vectors
+from moulin.table.erase.streams import erase_streams
 from moulin.table.index.index import update_indexes
 from moulin.table.keyed.tables import keyed_table, open_keyed
 
@@ -38,7 +39,11 @@ Step = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """What an erase did. `report` names every file, signed; `complete` says that nothing of it is left to do."""
+    """What an erase did. `report` names every file, signed.
+
+    `complete` says that nothing in the lake is left to do: else the report's `pending`, `in_flight` or `catalog` says
+    what.
+    """
 
     version: int
     rows: int
@@ -72,6 +77,10 @@ def erase(context: Context, table_id: UUID, where: Where, key: bytes | None, ste
         return _result(same[-1], key)
     step("committed")
     report = erasures.finish(catalog, erasure_id, step)
+    family = erasable.relatives(catalog, table_id)
+    streams = erase_streams(catalog, family.states, read_condition(family, table_id, where))
+    report["deleted"] = sorted({*report["deleted"], *streams.deleted})
+    report["pending"] = streams.pending
     _rebuild_indexes(context, catalog, table_id)
     return _result(report, key)
 
@@ -82,7 +91,7 @@ def _result(report: dict[str, Any], key: bytes | None) -> Erasure:
         report["rows"],
         len(report["rewritten"]) + len(report["removed"]),
         len(report["deleted"]),
-        report["catalog"] != erasures.BUSY and not report["in_flight"],
+        report["catalog"] != erasures.BUSY and not report["in_flight"] and not report.get("pending"),
         reports.sign(report, key),
     )
 
