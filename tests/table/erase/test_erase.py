@@ -30,6 +30,8 @@ from tests.table.erase.planting import (
 
 OpenLake = Callable[..., Lake]
 
+in_a_folder = pytest.mark.parametrize("open_lake", BACKENDS[:1], indirect=True)
+
 
 def plant_events(lake: Lake, name: str = "shop.events", **options: Any) -> Any:
     table = lake.create_table(name, ORDERS, **options)
@@ -69,6 +71,7 @@ def test_an_erased_value_is_in_no_byte_of_the_lake(lake: Lake, tmp_path: Path) -
     assert done.report["condition"] == "user = ? or email = ?"
 
 
+@in_a_folder
 @pytest.mark.parametrize(
     "options", [{"partition_by": ["user"]}, {"partition_by": ["day"], "sort_by": ["email"]}, {"sort_by": ["user desc"]}]
 )
@@ -144,6 +147,7 @@ def test_keyed_rows_in_logs_memtables_and_key_indexes_are_erased(lake: Lake, tmp
     assert not check(lake.own_catalog())
 
 
+@in_a_folder
 def test_every_key_next_to_an_erased_one_is_found(lake: Lake) -> None:
     table = lake.create_table("shop.keys", [("id", "string", False), ("x", "long")], primary_key=["id"])
     table.append([{"id": f"k{n:05}", "x": n} for n in range(9000)])
@@ -162,6 +166,7 @@ def test_every_key_next_to_an_erased_one_is_found(lake: Lake) -> None:
     assert table.scan().count() == 9000 - len(gone) + 1
 
 
+@in_a_folder
 def test_index_files_inline_segments_and_projections_are_erased(lake: Lake, tmp_path: Path) -> None:
     table = lake.create_table(
         "shop.indexed",
@@ -186,6 +191,7 @@ def test_index_files_inline_segments_and_projections_are_erased(lake: Lake, tmp_
     assert not check(lake.own_catalog())
 
 
+@in_a_folder
 def test_columns_of_older_versions_count_under_their_names(lake: Lake) -> None:
     table = lake.create_table("shop.old", ORDERS)
     table.append([order(1), secret(2)])
