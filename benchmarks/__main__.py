@@ -35,6 +35,8 @@ NAMES = (
     "commit_scale",
     "plan_scale",
     "clones",
+    "branches",
+    "column_files",
     "meta_scale",
     "startup",
     "cli_start",

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moulin import errors
+from moulin.release import VERSION
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -26,14 +27,16 @@ if TYPE_CHECKING:
     from moulin.model.rows.nano_datetime import NanoDatetime
     from moulin.table.edit.merge_builder import MergeBuilder
     from moulin.table.ports import Duck, Export, Exporter, Spark
+    from moulin.table.read.blob import Blob
     from moulin.table.read.scan import Scan
     from moulin.table.snapshot import Snapshot
     from moulin.table.table import Table
     from moulin.table.transaction import Transaction
     from moulin.table.write.writes import Outcome
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
+    "Blob",
     "Lake",
     "MergeBuilder",
     "NanoDatetime",
@@ -47,6 +50,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Blob": "moulin.table.read.blob",
     "Lake": "moulin.lake",
     "MergeBuilder": "moulin.table.edit.merge_builder",
     "NanoDatetime": "moulin.model.rows.nano_datetime",
@@ -78,15 +82,30 @@ def connect(
     are; `token` is the secret it may ask for, else MOULIN_TOKEN, and `certificate` a PEM file of authorities to trust.
     With `read_only`, `uri` is the lake's storage, a folder or an object store such as s3://bucket/prefix, and its
     catalog is not needed: the lake is what the manifests there say, `refresh()` follows it, and nothing is written.
+    A branch follows the address: "./lake@exp", "postgresql://host/db@exp", "grpc://host:9560@exp",
+    "s3://bucket/prefix@exp". "./lake@exp/", with a slash, is a folder of that name.
     `settings` are the knobs of `moulin.config.Config`.
     """
     from moulin.lake import Lake
+    from moulin.storage.address import split_branch
 
     def make_spark(lake: Lake) -> Spark:
         made: Spark = _load("moulin.pipeline.spark", "Spark", "spark").LakeSpark(lake, spark)
         return made
 
-    text = str(uri)
+    text, branch = split_branch(str(uri), storage_options)
+    if branch is not None:
+        whole = connect(
+            text,
+            storage=storage,
+            storage_options=storage_options,
+            spark=spark,
+            read_only=read_only,
+            token=token,
+            certificate=certificate,
+            **settings,
+        )
+        return whole.branch_alone(branch)
     if text.startswith(("grpc://", "grpcs://")) and not read_only:
         opened: Lake = _load("moulin.meta.client.client", "A lake behind a server", "serve").open_lake(
             text,
@@ -106,7 +125,7 @@ def connect(
         if storage is not None:
             raise errors.InvalidInput("A read-only lake is opened by the address of its storage: leave storage= out.")
         return Lake.open_replica(
-            uri,
+            text,
             storage_options=storage_options,
             settings=settings,
             make_spark=make_spark,
@@ -114,7 +133,7 @@ def connect(
             make_duck=_make_duck,
         )
     return Lake.open(
-        uri,
+        text,
         storage=storage,
         storage_options=storage_options,
         settings=settings,

@@ -120,10 +120,13 @@ class Config:
     level0_stop: int = 48
     stall_seconds: float = 60.0
     # With `merge_background` on, the process that writes a region compacts its level-0 segments when there are
-    # `level0_trigger` of them, and those of level 1 into level 2 when they hold more than `level1_bytes`.
+    # `level0_trigger` of them, and those of level 1 into level 2 when they hold more than `level1_bytes`. Each deeper
+    # level, down to `deepest_level`, may hold `level_growth` times as much before some of it moves on.
     merge_background: str = "on"
     level0_trigger: int = 8
     level1_bytes: int = 256 * MIB
+    level_growth: int = 10
+    deepest_level: int = 2
     # What is kept in memory for look-ups: rows, blocks of key indexes, and row groups.
     row_cache_rows: int = 100_000
     key_cache_bytes: int = 256 * MIB
@@ -188,6 +191,7 @@ class Config:
 
 
 _MAY_BE_ZERO = ("inline_bytes",)  # of those that are whole numbers
+_MOST = {"deepest_level": 7}
 _FIELDS: dict[str, type[int] | type[float] | type[str]] = {
     f.name: next(kind for kind in (int, str, float) if isinstance(f.default, kind)) for f in dataclasses.fields(Config)
 }
@@ -218,6 +222,8 @@ def _number(name: str, raw: Any, kind: type[int] | type[float]) -> float | int:
     least = 1 if kind is int and name not in _MAY_BE_ZERO else 0
     if not value >= least:
         raise InvalidInput(f"Setting {name!r} must be {'at least 1' if least else 'zero or more'}, not {raw!r}.")
+    if value > _MOST.get(name, value):
+        raise InvalidInput(f"Setting {name!r} is at most {_MOST[name]}, not {raw!r}.")
     return value
 
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -16,10 +18,19 @@ from moulin.catalog.catalog import Catalog, own_catalog
 from moulin.catalog.sql.clock import Clock
 from moulin.config import Config, load_config
 from moulin.deprecation import warn_renamed
-from moulin.errors import AlreadyExists, Closed, FailedPrecondition, InvalidInput, Unsupported
+from moulin.errors import (
+    AlreadyExists,
+    Closed,
+    FailedPrecondition,
+    InvalidInput,
+    MoulinError,
+    NotFound,
+    Unsupported,
+)
 from moulin.model.entities import SPARK, Branch, Database, DropPreview, Representation, TableEntry, View, ViewQuery
 from moulin.model.names import AT, check_name, parse_table_name
 from moulin.storage import paths
+from moulin.storage.address import with_branch
 from moulin.storage.cache import open_cached, with_cache
 from moulin.storage.read_only import ReadOnlyStore
 from moulin.storage.store import Store, open_store
@@ -31,10 +42,13 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import DataFrame, SparkSession
 
+    from moulin.table.branch_diff import BranchDiff
     from moulin.table.context import Context
     from moulin.table.ports import Duck, Exporter, Spark
+    from moulin.table.publishing import Publication
     from moulin.table.table import Table
     from moulin.table.transaction import Transaction
+    from moulin.table.trial import Expectations, Trial
 
 
 class Lake:
@@ -64,6 +78,7 @@ class Lake:
         self._closed = False
         self._branches: dict[str, Lake] = {}
         self._opened_by: Lake | None = None
+        self._expected: Expectations | None = None
         self._context: Context | None = None
         self._lock = threading.Lock()  # for `_closed` and `_context`
 
@@ -106,6 +121,17 @@ class Lake:
     def refresh(self) -> int:
         """The version that reads see from now on. Only a replica has to ask: it follows what was published since."""
         return self._open_catalog().refresh()
+
+    def write_manifests(self, *tables: str) -> int:
+        """Write full manifests of tables as they are now, or of every table and of the lake; returns their version.
+
+        A recovery or a replica begins with the newest full manifests, and reads fewer deltas after this. Manifests are
+        written by themselves when chains of deltas grow long; nothing needs this call.
+
+        >>> lake.write_manifests("shop.orders") == lake.version
+        True
+        """
+        return self._open_catalog().write_manifests([self._resolve(name) for name in tables])
 
     def own_catalog(self) -> Catalog:
         """The catalog itself, for what must be done where it is: clean-up, checks, mirrors, serving."""
@@ -172,7 +198,7 @@ class Lake:
         """
         from moulin.table.branching import seconds_of, version_of
 
-        catalog = self._open_catalog()
+        catalog = self._main_catalog()
         only = None if tables is None else [self._resolve(table) for table in tables]
         version = None if at is None else version_of(catalog, at)
         catalog.create_branch(name, version=version, expires_in=seconds_of(expires), only=only)
@@ -182,27 +208,138 @@ class Lake:
         """A branch that exists, as a lake. It ends with this one."""
         from moulin.catalog.on_branch import branch_catalog
 
-        catalog = branch_catalog(self._open_catalog(), name)
+        try:
+            catalog = branch_catalog(self._main_catalog(), name)
+        except NotFound:
+            self._forget_branch(name)
+            raise
         with self._lock:
             found = self._branches.get(name)
             if found is None or found._closed:
                 makers = self._make_spark, self._make_exporter, self._make_duck
-                found = self._branches[name] = Lake(catalog, self.store, f"{self.uri}{AT}{name}", *makers)
+                found = self._branches[name] = Lake(catalog, self.store, with_branch(self.uri, name), *makers)
                 found.on_branch = name
             return found
+
+    def _forget_branch(self, name: str) -> None:
+        """Let go of a branch that somebody else dropped. What was put and not flushed stays in its logs."""
+        with self._lock:
+            gone = self._branches.pop(name, None)
+        if gone is not None:
+            with suppress(MoulinError):
+                gone.close()
+
+    def branch_alone(self, name: str) -> Lake:
+        """A branch as `moulin.connect` returns it: with it, this lake is closed. A missing one closes it at once."""
+        try:
+            found = self.open_branch(name)
+        except BaseException:
+            self.close()
+            raise
+        found._opened_by = self
+        return found
 
     def branches(self, *, include_dropped: bool = False) -> list[Branch]:
         return self._open_catalog().branches(include_dropped=include_dropped)
 
+    def diff(self) -> BranchDiff:
+        """What this branch did since it began: tables that came, went, got another name, or have other rows or columns.
+
+        Tables that nobody opened on the branch cost nothing. Rows are counted and read when they are asked for.
+
+        >>> test = lake.branch("test")
+        >>> _ = test.table("shop.orders").append([{"id": 1, "customer": "ann", "amount": 9.5}])
+        >>> [(table.name, table.kind, table.inserted) for table in test.diff()]
+        [('shop.orders', 'changed', 1)]
+        >>> _ = lake.drop_branch("test")
+        """
+        from moulin.table.branch_diff import diff
+
+        if self.on_branch is None:
+            raise FailedPrecondition(
+                "Main has no beginning to compare with: ask a branch, lake.open_branch(name).diff()."
+            )
+        self.flush()
+        return diff(self.context, self.on_branch)
+
+    def publish(self, name: str, *, dry_run: bool = False) -> Publication:
+        """Bring what a branch did to main: one version for all tables, or nothing. Then the branch is dropped.
+
+        Rows, columns, properties, new and dropped tables, names and views come along. Changes of different rows never
+        conflict. A row, key, column or name that both sides changed raises Conflict, which names it and both versions,
+        and nothing is changed. A `dry_run` raises or returns the same and changes nothing.
+
+        >>> test = lake.branch("test")
+        >>> _ = test.table("shop.orders").append([{"id": 7, "customer": "eve", "amount": 1.5}])
+        >>> done = lake.publish("test")
+        >>> [(table.name, table.inserted) for table in done.tables]
+        [('shop.orders', 1)]
+        """
+        from moulin.table.publishing import publish
+
+        self._open_catalog()
+        if self.on_branch is not None:
+            raise FailedPrecondition("A branch is published from main: lake.publish(name).")
+        branch = self.open_branch(name)
+        done = publish(self.context, branch.context, name, dry_run=dry_run)
+        if not dry_run:
+            self._branches.pop(name, None)
+            branch.close()
+        return done
+
+    def trial(
+        self,
+        name: str,
+        *,
+        at: int | str | datetime | None = None,
+        expires: str | float | timedelta | None = "1d",
+        tables: Sequence[str] | None = None,
+    ) -> Trial:
+        """A branch for the time of a `with` block, published at its end if everything holds that was expected of it.
+
+        Else the branch is dropped, and FailedPrecondition names what does not hold. After an exception in the block, or
+        a Conflict with main, it is dropped, too. `expires` counts if the process dies within the block.
+
+        >>> with lake.trial("load") as test:
+        ...     _ = test.table("shop.orders").append([{"id": 8, "customer": "bob", "amount": 2.0}])
+        ...     test.expect("select count(*) > 0 from shop.orders")
+        """
+        from moulin.table.trial import Trial
+
+        def begin(expected: Expectations) -> Lake:
+            branch = self.branch(name, at=at, expires=expires, tables=tables)
+            branch._expected = expected
+            return branch
+
+        return Trial(name, begin, lambda: self.publish(name), lambda: self.drop_branch(name))
+
+    def expect(self, condition: object, message: str | None = None) -> None:
+        """Say what must hold of this trial when its `with` block ends, or it is not published.
+
+        `condition` is a query all of whose values must be true, a function that is called with the branch, or a truth.
+        A query runs in DuckDB where that is installed, else in Spark. `message` names it in the error.
+        """
+        if self._expected is None:
+            raise FailedPrecondition("Only a trial expects something: with lake.trial(name) as branch.")
+        self._expected.add(condition, message, self, self._holds)
+
+    def _holds(self, text: str) -> bool:
+        """Whether a query gives only true values."""
+        from moulin.table.trial import holds
+
+        if self._make_duck is not None and find_spec("duckdb") is not None:
+            return holds(self.duckdb().execute(text).fetchall())
+        return holds(self.sql(text).collect())
+
     def drop_branch(self, name: str) -> Branch:
         """Drop a branch with all that was written to it. It can be brought back until its grace window ends."""
-        catalog = self._open_catalog()
+        catalog = self._main_catalog()
         if (opened := self._branches.pop(name, None)) is not None:
             opened.close()  # first: what was put is in storage when the branch comes back
         return catalog.drop_branch(name)
 
     def resurrect_branch(self, name: str) -> Lake:
-        self._open_catalog().resurrect_branch(name)
+        self._main_catalog().resurrect_branch(name)
         return self.open_branch(name)
 
     # Tables
@@ -271,12 +408,12 @@ class Lake:
     def table(self, name: str, read_only: bool = False) -> Table:
         """A table. One opened `read_only` shows the version of now until its `refresh` is called.
 
-        "shop@test.orders" is the table shop.orders of the branch test.
+        "shop.orders@test" is the table shop.orders of the branch test.
         """
-        database, at, rest = name.partition(AT) if isinstance(name, str) else ("", "", "")
-        branch, dot, table = rest.partition(".")
-        if at and dot and self.on_branch is None and any(one.name == branch for one in self.branches()):
-            return self.open_branch(branch).table(f"{database}.{table}", read_only)
+        database, table = parse_table_name(name)
+        stem, at, branch = database.rpartition(AT)
+        if at and self.on_branch is None:
+            return self.open_branch(branch).table(f"{stem}.{table}", read_only)
         return self._table(self._resolve(name), read_only=read_only)
 
     def tables(self, database: str, *, include_dropped: bool = False) -> list[TableEntry]:
@@ -420,15 +557,18 @@ class Lake:
         self._flush()
         return session
 
-    def duckdb(self, connection: DuckDBPyConnection | None = None) -> DuckDBPyConnection:
+    def duckdb(
+        self, connection: DuckDBPyConnection | None = None, *, branches: Collection[str] = ()
+    ) -> DuckDBPyConnection:
         """A DuckDB connection in which every table and view of the lake is a view, `database.table`: SQL without Java.
 
         It shows the version of this call, with what was put so far, until `lake.duckdb(connection)` brings it to the
         newest one. `moulin_table('shop.orders', version := 12)` is a table as it was, and so is `as_of := '2026-01-31
         12:00'`. A statement opens the files that the catalog says may match its constants; after `SET VARIABLE
         moulin_pruning = false`, all. The connection changes no table of the lake; what it creates is its own. It keeps
-        the versions that it shows from clean-up, and ends with the lake. Its SQL may read files and call home as this
-        process may: do not run what a stranger wrote. Needs the extra `duckdb`.
+        the versions that it shows from clean-up, and ends with the lake. Tables of `branches` are there as
+        "shop@exp".orders, and moulin_table('shop.orders@exp') is one of any branch. Its SQL may read files and call
+        home as this process may: do not run what a stranger wrote. Needs the extra `duckdb`.
         """
         self._open_catalog()
         with self._lock:
@@ -436,7 +576,7 @@ class Lake:
                 if self._make_duck is None:
                     raise FailedPrecondition("This lake was opened without DuckDB; open it with moulin.connect.")
                 self._duck = self._make_duck(self)
-        return self._duck.connect(connection)
+        return self._duck.connect(connection, branches)
 
     def attach(self, spark: SparkSession) -> SparkSession:
         """The same Spark session as one that knows the tables of this lake; the session that was given stays as it is.
@@ -495,12 +635,20 @@ class Lake:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Lake({self.store.uri!r})"
+        return f"Lake({self.store.uri if self.on_branch is None else with_branch(self.store.uri, self.on_branch)!r})"
 
     def _open_catalog(self) -> CatalogBackend:
         if self._closed:
             raise Closed("The lake was closed; connect again.")
         return self.catalog
+
+    def _main_catalog(self) -> CatalogBackend:
+        """The catalog, for what only main does."""
+        if self.on_branch is not None:
+            raise FailedPrecondition(
+                f"This lake is the branch {self.on_branch!r}: make, open and drop branches on the lake itself."
+            )
+        return self._open_catalog()
 
     def _make_context(self) -> Context:
         from moulin.table.context import Context
@@ -521,7 +669,13 @@ class Lake:
     def _table(self, table_id: UUID, *, read_only: bool = False) -> Table:
         from moulin.table.table import Table
 
-        return Table(self.context, table_id, read_only=read_only or self.read_only, follow=self.refresh)
+        only_read = read_only or self.read_only
+        return Table(self.context, table_id, read_only=only_read, follow=self.refresh, branch=self._branch_table)
+
+    def _branch_table(self, table: Table, name: str, **options: Any) -> Table:
+        """A table on a branch of its own; see `Table.branch`."""
+        full_name = self.catalog.table_by_id(table.id).full_name
+        return self.branch(name, tables=[full_name], **options).table(full_name)
 
 
 def locate(

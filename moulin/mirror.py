@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -78,6 +78,7 @@ class Mirror:
                 objects, size = self._copy(source, progress or (lambda done, total: None))
                 for table_id in sorted(source.erased):
                     self._erase(source, table_id)
+                self._delete([path for path in source.gone if path in (self._there or ())])
             except NotFound as error:  # clean-up deleted it: a later version does not name it any more
                 gone = error.message
                 continue
@@ -145,7 +146,11 @@ class Mirror:
                     self._target.put(name, data)
                     self._there[name] = len(data)
         listed = [info.path for info in self._target.list(paths.table_prefix(table_id))]
-        for batch in batched(mirror_source.not_in_use(self._lake.own_catalog(), table_id, listed), _AT_ONCE):
+        self._delete(mirror_source.not_in_use(self._lake.own_catalog(), table_id, listed))
+
+    def _delete(self, every: Sequence[str]) -> None:
+        assert self._there is not None
+        for batch in batched(every, _AT_ONCE):
             erase(self._target, batch, rows=True)
             for path in batch:
                 self._there.pop(path, None)

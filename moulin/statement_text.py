@@ -1,14 +1,16 @@
-"""SQL text cut into statements at `;`, as `moulin sql` and `moulin shell` take it.
+"""SQL text cut into statements at `;`, as `moulin sql` and `moulin shell` take it, and names of branches in it.
 
 A `;` inside a quote or a comment does not end a statement. What quotes are depends on the dialect: in Spark a backslash
 escapes inside '...' and "..." (not after r), in DuckDB a quote is only doubled, and $tag$...$tag$ quotes too. Comments
 of both are `--` to the end of the line and `/* ... */`, which nest.
 """
 
+# Decisions: docs/decisions/0416
+
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
@@ -85,6 +87,94 @@ def statements(text: str, dialect: Dialect) -> list[str]:
     return [*cut.statements, cut.rest.rstrip()] if cut.rest else cut.statements
 
 
+_AT = "@"
+_BARE_BRANCH = r"[A-Za-z0-9_]+(?:-[A-Za-z0-9_]+)*"
+
+
+class _Names(NamedTuple):
+    """How a dialect writes names: a part of one, and parts with dots between them, each perhaps with a branch."""
+
+    quote: str
+    part: re.Pattern[str]
+    dotted: re.Pattern[str]
+
+
+def _names(quote: str, letters: str) -> _Names:
+    quoted = rf"{quote}(?:[^{quote}]|{quote}{quote})*{quote}"
+    part = rf"(?:{quoted}|{letters})"
+    with_branch = rf"{part}(?:@(?:{quoted}|{_BARE_BRANCH}))?"
+    one = rf"(?P<name>{part})(?:@(?P<branch>{quoted}|{_BARE_BRANCH}))?"
+    return _Names(quote, re.compile(one), re.compile(rf"{with_branch}(?:\.{with_branch})*"))
+
+
+_NAMES: Final[Mapping[str, _Names]] = MappingProxyType({"spark": _names("`", r"\w+"), "duckdb": _names('"', r"[\w$]+")})
+
+
+def with_branches(text: str, dialect: Dialect, catalog: str | None = None) -> str:
+    """The text with `shop.orders@exp` and `shop@exp.orders` as `shop@exp`.orders, quoted as the dialect quotes names.
+
+    What is inside strings, comments and quoted names stays as it is; so does an @ that follows no name. The first part
+    of a name is that of a database, unless it is `catalog`, and there are more.
+    """
+    if _AT not in text:
+        return text
+    names = _NAMES[dialect]
+    pieces = _pieces(text, dialect)
+    return "".join(_moved(piece, names, catalog) if is_name and _AT in piece else piece for piece, is_name in pieces)
+
+
+def branches_in(text: str, dialect: Dialect) -> set[str]:
+    """What may be the names of branches in a text: what follows the last @ in a part of a name."""
+    names, found = _NAMES[dialect], set()
+    for piece, is_name in _pieces(text, dialect) if _AT in text else ():
+        for part in names.part.finditer(piece) if is_name and _AT in piece else ():
+            if part["branch"] is not None:
+                found.add(_bare(part["branch"], names))
+            elif _AT in part["name"]:
+                found.add(_bare(part["name"], names).rpartition(_AT)[2])
+    return found
+
+
+def _pieces(text: str, dialect: Dialect) -> Iterator[tuple[str, bool]]:
+    """The text in pieces, and whether each is a name."""
+    names, starts = _NAMES[dialect], _STARTS[dialect]
+    position = 0
+    while position < len(text):
+        token = starts.match(text, position)
+        if token is not None and token[0] not in (names.quote, ";"):
+            end = _end(text, token, dialect)
+            end = len(text) if end is None else end
+        elif (found := names.dotted.match(text, position)) is not None:
+            yield found[0], True
+            position = found.end()
+            continue
+        else:
+            end = position + 1
+        yield text[position:end], False
+        position = end
+
+
+def _moved(written: str, names: _Names, catalog: str | None) -> str:
+    """A name with its branch behind its database."""
+    parts = [(one["name"], one["branch"]) for one in names.part.finditer(written)]
+    given = [(index, branch) for index, (_, branch) in enumerate(parts) if branch is not None]
+    first = int(len(parts) > 1 and catalog is not None and _bare(parts[0][0], names).lower() == catalog)
+    if not given:
+        return written
+    if len(given) > 1 or given[0][0] not in (first, first + 1):
+        raise InvalidInput(f"{written[:100]} has its branch in a wrong place: write database.table@branch.")
+    quote = names.quote
+    database = f"{_bare(parts[first][0], names)}{_AT}{_bare(given[0][1], names)}".replace(quote, quote * 2)
+    shown = [name for name, _ in parts]
+    shown[first] = f"{quote}{database}{quote}"
+    return ".".join(shown)
+
+
+def _bare(part: str, names: _Names) -> str:
+    quote = names.quote
+    return part[1:-1].replace(quote * 2, quote) if part.startswith(quote) else part
+
+
 def _end(text: str, token: re.Match[str], dialect: Dialect) -> int | None:
     """Where what `token` begins ends; None when it does not."""
     kind = token[0]
@@ -106,4 +196,4 @@ def _comment_end(text: str, position: int) -> int | None:
     return None
 
 
-__all__ = ["Dialect", "Split", "split", "statements"]
+__all__ = ["Dialect", "Split", "branches_in", "split", "statements", "with_branches"]

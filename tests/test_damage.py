@@ -19,7 +19,7 @@ from moulin.catalog.commit import backfills
 from moulin.catalog.manifests.recover import recover
 from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
-from moulin.catalog.upkeep.published import published_line, write_full_manifests
+from moulin.catalog.upkeep.published import published_line
 from moulin.catalog.upkeep.verification import projection_files
 from moulin.config import Config
 from moulin.errors import Corrupt, MoulinError
@@ -344,7 +344,7 @@ def test_without_a_copy_the_history_before_a_lost_manifest_is_given_up_and_the_r
         assert lost in ruin.said_by("check")
         expected = events.scan().to_arrow()
         events.drop_tag("kept")
-        write_full_manifests(lake.own_catalog())
+        lake.write_manifests()
         for _ in range(2):
             collect(lake.own_catalog(), history_keep=0, byte_floor=0, orphan_grace=1e9)
         for tool in ("check", "mirror", "replica", "recover"):

@@ -63,7 +63,7 @@ def shown(lake: moulin.Lake) -> dict[str, Any]:
                 table.history(),
                 table.stats(),
                 {v: table.scan(version=v).to_arrow().to_pylist() for v in versions},
-                table.scan(columns=["_row_id", "_last_updated_version"]).to_pylist(),
+                table.scan(columns=["_row_id", "_last_updated_version", "_created_version"]).to_pylist(),
                 table.state(),
             ]
     return seen

@@ -11,6 +11,7 @@ from uuid import UUID
 
 if TYPE_CHECKING:
     from moulin.catalog.commit.indexes import Coverage, IndexSize
+    from moulin.catalog.commit.publishing import TablePublication
     from moulin.catalog.commit.table_commit import CommitResult, TableCommit
     from moulin.catalog.objects.history import CompactionOf
     from moulin.catalog.objects.names import NameOrId
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from moulin.config import Config
     from moulin.model.entities import (
         Branch,
+        BranchTable,
         CommitInfo,
         Database,
         DropPreview,
@@ -58,7 +60,12 @@ class TaskBackend(Protocol):
     """Merge tasks, as those who compact use them."""
 
     def create_merge_tasks(
-        self, planned: Sequence[PlannedTask], *, worker: str | None = None, read_version: int = 0
+        self,
+        planned: Sequence[PlannedTask],
+        *,
+        worker: str | None = None,
+        read_version: int = 0,
+        seconds: float | None = None,
     ) -> list[Claim | None]: ...
     def claim_merge_task(
         self, worker: str, *, seconds: float | None = None, table_id: UUID | None = None
@@ -125,6 +132,19 @@ class CatalogBackend(Protocol):
 
     def branches(self, *, include_dropped: bool = False) -> list[Branch]: ...
     def branch(self, name: str) -> Branch: ...
+    def branch_tables(self, name: str) -> list[BranchTable]:
+        """The tables of a branch that are not as they were when it began."""
+
+    def publish_branch(
+        self,
+        name: str,
+        given: Sequence[TablePublication],
+        *,
+        dry_run: bool = False,
+        request_id: str | None = None,
+    ) -> CommitResult:
+        """Bring what a branch did to main as one version, and drop the branch. Raises Stale as `commit` does."""
+
     def drop_branch(self, name: str) -> Branch: ...
     def resurrect_branch(self, name: str) -> Branch: ...
 
@@ -179,9 +199,13 @@ class CatalogBackend(Protocol):
     def version(self) -> int:
         """The newest version of the lake."""
 
+    def write_manifests(self, table_ids: Sequence[UUID] = ()) -> int:
+        """Write full manifests of some tables, or of every table and of the lake; returns their version."""
+
     def version_at(self, timestamp_ns: int) -> int: ...
     def history(self, table_id: UUID, limit: int | None = None) -> list[CommitInfo]: ...
     def sequence_versions(self, table_id: UUID) -> tuple[list[int], list[int]]: ...
+    def birth_versions(self, table_id: UUID) -> tuple[list[int], list[int]]: ...
     def segments(
         self,
         table_id: UUID,

@@ -6,19 +6,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog.commit import branches, clones, indexes, regions, requests
+from moulin.catalog.commit import arrivals, branches, clones, indexes, publishing, regions, requests
 from moulin.catalog.commit import commit as commits
 from moulin.catalog.commit.indexes import Coverage, IndexSize
+from moulin.catalog.commit.publishing import TablePublication
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.identity import identify, lost_catalog, read_marker, write_marker
 from moulin.catalog.manifests.newest import require_newest
 from moulin.catalog.manifests.publish import Publisher
-from moulin.catalog.objects import databases, history, lookup, pins, tables, views
+from moulin.catalog.objects import births, databases, history, lookup, pins, tables, views
 from moulin.catalog.objects.history import CompactionOf
 from moulin.catalog.objects.names import NameOrId
 from moulin.catalog.objects.tables import FirstRows, NewTable
@@ -35,6 +36,7 @@ from moulin.config import Config
 from moulin.errors import FailedPrecondition, Fenced, InvalidInput, NotFound, Unavailable
 from moulin.model.entities import (
     Branch,
+    BranchTable,
     CommitInfo,
     Database,
     DropPreview,
@@ -60,6 +62,10 @@ MAX_RESERVED: Final = 1 << 32
 """Segment numbers of one reservation: those of a Spark job, which does not know how many tasks it will have."""
 _MAX_REQUEST_ID: Final = 1024
 _MAX_DIGEST: Final = 1024
+
+
+class _Undo(Exception):
+    """Ends a transaction that was only a rehearsal."""
 
 
 class Catalog:
@@ -189,6 +195,47 @@ class Catalog:
         with self.pool.read() as connection:
             return branches.load(connection, name)
 
+    def branch_tables(self, name: str) -> list[BranchTable]:
+        """The tables of a branch that are not as they were when it began."""
+        with self.pool.read() as connection:
+            return branches.changed(connection, name)
+
+    def publish_branch(
+        self,
+        name: str,
+        given: Sequence[TablePublication],
+        *,
+        dry_run: bool = False,
+        request_id: str | None = None,
+    ) -> CommitResult:
+        """Bring what a branch did to main as one version, and drop the branch. Raises Stale as `commit` does.
+
+        `given` says what main takes of each table that wrote rows or settings. A `dry_run` answers the same, with the
+        version that it would be, and changes nothing.
+        """
+        if request_id is not None:
+            check_text(request_id, "request id", _MAX_REQUEST_ID)
+        for part in given:
+            arrivals.check(part.commit)
+        result: CommitResult | None = None
+        with suppress(_Undo), self.pool.write() as write:
+            if request_id is not None and (earlier := requests.find(write.connection, request_id)):
+                return earlier
+            draft = Draft(write, self.uuid, publishing.PUBLISH)
+            publishing.publish(draft, name, given, grace_seconds=self.config.table_grace)
+            result = CommitResult(draft.version, draft.now)
+            if dry_run:
+                raise _Undo
+            if request_id is not None:
+                draft.request(request_id)
+            draft.save()
+        assert result is not None
+        if not dry_run:
+            added = [part.commit.operation.added for part in given if isinstance(part.commit.operation, DataOperation)]
+            self._settle([facts for some in added for facts in some])
+            self._publish(draft, [part.commit.table_id for part in given])
+        return result
+
     def drop_branch(self, name: str) -> Branch:
         with self._mutation("drop-branch") as draft:
             return branches.drop(draft, name, grace_seconds=self.config.table_grace)
@@ -202,11 +249,6 @@ class Catalog:
         with self.pool.read() as connection:
             found = branches.unopened(connection, *where)
         for row in found:
-            if not self.may_write:
-                raise FailedPrecondition(
-                    f"Table {row.database}.{row.name} was not opened on its branch yet: open it once through the "
-                    f"catalog, or read it on main at version {row.version}."
-                )
             with self._mutation("open-on-branch") as draft:
                 branches.open_table(draft, row)
 
@@ -245,14 +287,17 @@ class Catalog:
     def table(self, database: NameOrId, name: NameOrId, version: int | None = None) -> TableState:
         self._open_named(database, name)
         with self.pool.read() as connection:
-            return tables.load(connection, tables.find(connection, database, name), version)
+            return self._load(connection, tables.find(connection, database, name), version)
 
     def table_by_id(self, table_id: UUID, version: int | None = None) -> TableState:
         with self.pool.read() as connection, suppress(NotFound):
-            return tables.load(connection, tables.find_by_id(connection, table_id), version)
+            return self._load(connection, tables.find_by_id(connection, table_id), version)
         self._open_on_branch(branches.named(table_id))
         with self.pool.read() as connection:
-            return tables.load(connection, tables.find_by_id(connection, table_id), version)
+            return self._load(connection, tables.find_by_id(connection, table_id), version)
+
+    def _load(self, connection: sa.Connection, row: Any, version: int | None) -> TableState:
+        return tables.load(connection, row, branches.version_to_read(connection, row, version))
 
     def table_entry(self, table_id: UUID) -> TableEntry:
         with self.pool.read() as connection:
@@ -357,6 +402,16 @@ class Catalog:
         with self.pool.read() as connection:
             return int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
 
+    def write_manifests(self, table_ids: Sequence[UUID] = ()) -> int:
+        version = self.version()
+        for table_id in table_ids:
+            with self.pool.read() as connection:
+                tables.find_by_id(connection, table_id)
+            self.publisher.write_full(table_id)
+        if not table_ids:
+            self.publisher.write_every_full()
+        return version
+
     def version_at(self, timestamp_ns: int) -> int:
         with self.pool.read() as connection:
             return history.version_at(connection, timestamp_ns)
@@ -368,6 +423,10 @@ class Catalog:
     def sequence_versions(self, table_id: UUID) -> tuple[list[int], list[int]]:
         with self.pool.read() as connection:
             return history.sequence_versions(connection, table_id)
+
+    def birth_versions(self, table_id: UUID) -> tuple[list[int], list[int]]:
+        with self.pool.read() as connection:
+            return births.birth_versions(connection, table_id)
 
     def segments(
         self,
@@ -572,10 +631,21 @@ class Catalog:
 
 
 def own_catalog(backend: object) -> Catalog:
-    """The catalog itself, for what must be done where it is; FailedPrecondition for one behind a server or a copy."""
-    backend = getattr(backend, "whole", backend)  # of a branch, that of the lake
-    if not isinstance(backend, Catalog):
+    """The catalog itself, for what must be done where it is; FailedPrecondition for one behind a server or a copy.
+
+    That of a branch is the lake's, and names mean there what they mean on the branch.
+    """
+    if local_catalog(backend) is None:
         raise FailedPrecondition(
             "This works on the catalog itself, not through a server: open the lake by its folder or database."
         )
-    return backend
+    return cast(Catalog, backend)
+
+
+def local_catalog(backend: object) -> Catalog | None:
+    """The catalog of the lake that a backend, or a branch of one, asks in this process; None for one behind a server.
+
+    Names mean there what they mean on main.
+    """
+    whole = getattr(backend, "whole", backend)
+    return whole if isinstance(whole, Catalog) else None

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog.segments import bases
+from moulin.catalog.segments import bases, column_sets
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.draft import Draft, add_rows
@@ -107,11 +107,14 @@ def forget(
     """
     p = s.segment_spans
     over = sa.and_(p.c.table_id == table_id, p.c.removed_version <= version)
-    query = sa.select(p.c.id, p.c.segment, p.c.vector_id, p.c.removed_version).where(over).order_by(p.c.removed_version)
+    taken = (p.c.id, p.c.segment, p.c.vector_id, p.c.columns_id, p.c.removed_version)
+    query = sa.select(*taken).where(over).order_by(p.c.removed_version)
     spans = connection.execute(query if limit is None else query.limit(limit)).all()
     for block in chunks([span.id for span in spans]):
         connection.execute(p.delete().where(p.c.id.in_(block)))
     garbage = _forget_vectors(connection, {span.vector_id for span in spans} - {0})
+    unused = column_sets.forget(connection, {span.columns_id for span in spans})
+    garbage += [Garbage(path, size, "expired column file") for path, size in unused]
     garbage += _forget_segments(connection, table_id, {span.segment: span.removed_version for span in spans})
     j, m = s.journals, s.merge_inputs
     old = connection.execute(sa.select(j).where(j.c.table_id == table_id, j.c.version <= version)).all()

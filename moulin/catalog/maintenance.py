@@ -35,11 +35,16 @@ class MaintenanceCatalog:
     # Merge tasks
 
     def create_merge_tasks(
-        self, planned: Sequence[PlannedTask], *, worker: str | None = None, read_version: int = 0
+        self,
+        planned: Sequence[PlannedTask],
+        *,
+        worker: str | None = None,
+        read_version: int = 0,
+        seconds: float | None = None,
     ) -> list[Claim | None]:
         """Make a task of each plan whose inputs are free, None for the others; claimed at once if `worker` is given."""
-        seconds = self.config.merge_lease_seconds
-        begin = None if worker is None else Begin(worker, seconds, read_version)
+        lease = self.config.merge_lease_seconds if seconds is None else seconds
+        begin = None if worker is None else Begin(worker, lease, read_version)
         return merge_tasks.create(self.pool, planned, begin)
 
     def claim_merge_task(

@@ -1,7 +1,8 @@
 """What clean-up forgets of versions that nobody can read any more: their rows in `table_commits` and `versions`.
 
 Of a table stay: the commits from its oldest kept version on, the one that made that version what it is, the one whose
-snapshot it shows, and which version wrote the rows that are still there (`_last_updated_version`), many in one row.
+snapshot it shows, which version wrote the rows that are still there (`_last_updated_version`), and which made each row
+(`_created_version`), many in one row.
 Of the lake stay: the versions from the oldest history that some table keeps on, those that a table was last changed by,
 and those that a segment came with, whose age may be asked for. No row that is deleted here is changed by a commit.
 """
@@ -17,7 +18,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog.objects import history
+from moulin.catalog.objects import births, history
 from moulin.catalog.segments import bases
 from moulin.catalog.segments.bases import Level
 from moulin.catalog.sql import schema as s
@@ -30,18 +31,19 @@ def forget_commits(connection: sa.Connection, table_id: UUID, oldest: int, limit
     mine = c.c.table_id == table_id
     newest_old = sa.select(c).where(mine, c.c.version <= oldest).order_by(c.c.version.desc(), c.c.ordinal.desc())
     base = connection.execute(newest_old.limit(1).with_for_update()).first()  # one clean-up at a time
-    if base is None or base.ordinal == history.PACKED:
+    if base is None or base.ordinal < 0:
         return False
     shown = sa.select(sa.func.min(c.c.version)).where(mine, c.c.sequence == base.sequence, c.c.ordinal >= 0)
     kept = (base.version, connection.execute(shown).scalar_one())
     gone = sa.and_(mine, c.c.version < base.version, c.c.version.not_in(kept), c.c.ordinal >= 0)
-    columns = (c.c.version, c.c.ordinal, c.c.sequence)
+    columns = (c.c.version, c.c.ordinal, c.c.sequence, c.c.first_row_id, c.c.added_rows)
     query = sa.select(*columns).where(gone).order_by(c.c.version, c.c.ordinal)
     rows = connection.execute(query if limit is None else query.limit(limit)).all()
     if not rows:
         return False
     _keep_properties(connection, table_id, base)
     _pack(connection, table_id, rows)
+    births.add_steps(connection, table_id, births.steps_of(rows))
     last = rows[-1]
     done = sa.or_(c.c.version < last.version, sa.and_(c.c.version == last.version, c.c.ordinal <= last.ordinal))
     connection.execute(c.delete().where(gone, done))

@@ -74,7 +74,16 @@ class _BranchCatalog:
         return [self._shown(one) for one in found] if isinstance(found, list) else self._shown(found)
 
     def _stored(self, database: str | UUID) -> str | UUID:
-        return database if isinstance(database, UUID) else on_branch(database, self.branch_name)
+        if isinstance(database, UUID):
+            return database
+        stem, at, branch = database.rpartition(AT)
+        if not at:
+            return on_branch(database, self.branch_name)
+        if branch != self.branch_name or AT in stem:
+            raise NotFound(
+                f"Database {database!r} is not on the branch {self.branch_name!r}: ask the lake for other branches."
+            )
+        return database
 
     def _shown(self, found: Any) -> Any:
         """An answer with the names that the branch knows."""

@@ -5,13 +5,14 @@ manifest, no pin. `refresh` applies the versions that were published since, in o
 the version before or the one after.
 """
 
-# Decisions: docs/decisions/0035
+# Decisions: docs/decisions/0035, docs/decisions/0417
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,14 +21,16 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.catalog import Catalog
+from moulin.catalog.commit import branches
 from moulin.catalog.identity import read_marker
-from moulin.catalog.manifests.follow import Rebuild, apply, look
+from moulin.catalog.manifests.follow import Rebuild, apply, look, purge
 from moulin.catalog.manifests.index import ManifestIndex
 from moulin.catalog.manifests.line import Line, read_line
 from moulin.catalog.manifests.recover import fill
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.draft import Draft
 from moulin.catalog.sql.drivers import database_url
-from moulin.catalog.sql.pool import Pool
+from moulin.catalog.sql.pool import Pool, Write
 from moulin.config import Config
 from moulin.errors import Corrupt, FailedPrecondition, NotFound, Unavailable
 from moulin.model.ids import new_id
@@ -71,6 +74,13 @@ class _ReplicaPool(Pool):
             self._filling.now = False
 
 
+class _Here(Write):
+    """A mutation whose rows stay in this process: it takes no version."""
+
+    def take_version(self, kind: str) -> int:
+        return self.version
+
+
 class ReplicaCatalog(Catalog):
     """A lake as its published manifests say it is. Pins are granted, and bind nobody."""
 
@@ -89,7 +99,7 @@ class ReplicaCatalog(Catalog):
         try:
             pool = _ReplicaPool(f"{folder}/catalog.sqlite", config, store.uri)
             catalog = cls(pool, store, UUID(str(marker["uuid"])))
-            catalog._refreshing = threading.Lock()
+            catalog._refreshing, catalog._cloned = threading.Lock(), set()
             catalog._remove = weakref.finalize(catalog, shutil.rmtree, folder, ignore_errors=True)
             catalog._rebuild()
         except BaseException:
@@ -98,6 +108,7 @@ class ReplicaCatalog(Catalog):
         return catalog
 
     _refreshing: threading.Lock
+    _cloned: set[UUID]  # clones of tables that nobody opened on their branch yet
     _remove: weakref.finalize[..., ReplicaCatalog]
 
     def refresh(self) -> int:
@@ -133,8 +144,31 @@ class ReplicaCatalog(Catalog):
         news = look(self.store, self.uuid, version, incarnation, table_ids)
         if news.versions:
             with self.pool.filling() as connection:
+                manifests = [manifest for each in news.versions.values() for manifest in each]
+                opened = {UUID(bytes=entry.id) for manifest in manifests for entry in manifest.table_entries}
+                for table_id in opened & self._cloned:
+                    purge(connection, table_id)  # the lake's own clone takes its place
                 apply(self.pool, connection, news)
+            self._cloned -= opened
         return news.more
+
+    def _open_on_branch(self, *where: sa.ColumnElement[bool]) -> None:
+        """Clone tables of branches that nobody opened yet, for reads here: no version has these clones."""
+        with self.pool.read() as connection:
+            found = branches.unopened(connection, *where)
+        if found:
+            with self._refreshing:
+                with self.pool.filling() as connection:
+                    made = self._clone(connection, *where)
+                self._cloned |= made
+
+    def _clone(self, connection: sa.Connection, *where: sa.ColumnElement[bool]) -> set[UUID]:
+        found = branches.unopened(connection, *where)
+        version, now = connection.execute(sa.select(s.counter.c.version)).scalar_one(), time.time_ns()
+        for row in found:
+            here = _Here(connection, version, now, now, deltas=0, incarnation=0, response_seq=0, routing_seq=0)
+            branches.clone_table(Draft(here, self.uuid, "open-on-branch"), row)
+        return {row.own_id for row in found}
 
     def _rebuild(self) -> None:
         """Start from full manifests. The lake goes on meanwhile: what is cleaned up under our hands is tried again."""
@@ -146,6 +180,9 @@ class ReplicaCatalog(Catalog):
                 index, line = read_line(self.store, self.uuid, writing=False)
                 with self.pool.filling() as connection:
                     self._fill(connection, index, line, shown)
+                    # Those who read such a table may be about to ask for its segments.
+                    again = [self._clone(connection, branches.named(table_id)) for table_id in self._cloned]
+                self._cloned = set().union(*again)
                 return
             except NotFound:
                 continue

@@ -23,13 +23,15 @@ _WITH_SPARK, _UNLESS_NO_SPARK = Need("spark", only_with="spark"), Need("spark", 
 class Entry(NamedTuple):
     """`register(app)` of the module adds the command. `help` is the first paragraph of the command's own help.
 
-    `needs` are the extras without which it, or a command of its group, cannot do its work.
+    `needs` are the extras without which it, or a command of its group, cannot do its work. A command that is `whole`
+    is about the lake with all of its branches, and takes no branch in the lake's address.
     """
 
     module: str
     help: str
     hidden: bool = False
     needs: tuple[Need, ...] = ()
+    whole: bool = False
 
 
 COMMANDS: Mapping[str, Entry] = MappingProxyType(
@@ -55,6 +57,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "gc": Entry(
             "upkeep.maintenance",
             "Clean up: purge what was dropped, forget old versions, delete files that nothing names.",
+            whole=True,
         ),
         "erase": Entry(
             "upkeep.erase",
@@ -63,10 +66,12 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "check": Entry(
             "upkeep.maintenance",
             "Check every row and every file against what was recorded; exit 1 when something is wrong.",
+            whole=True,
         ),
         "recover": Entry(
             "upkeep.maintenance",
             "Rebuild a lost catalog from the manifests in storage; stops at a missing or damaged one and names it.",
+            whole=True,
         ),
         "backfill": Entry(
             "upkeep.backfill",
@@ -78,54 +83,72 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             "services.ingest",
             "Take telemetry (OTLP) and rows from senders, until stopped; Ctrl-C stores what was taken first.",
             needs=(_SERVE,),
+            whole=True,
         ),
         "nursery": Entry(
             "services.pipeline",
             "Take what collectors stored into tables, exactly once. Any number may run on one lake.",
             needs=(_SERVE, _UNLESS_NO_SPARK),
+            whole=True,
         ),
         "worker": Entry(
             "services.pipeline",
             "Compact: do merge tasks as the janitor plans them. Any number may run on one lake.",
             needs=(_UNLESS_NO_SPARK,),
+            whole=True,
         ),
         "janitor": Entry(
             "services.pipeline",
             "Enforce retention, plan compaction and clean up. One of those that run on a lake does the work.",
             needs=(_SERVE,),
+            whole=True,
         ),
         "serve": Entry(
-            "services.serve", "Serve the lake: gRPC on 9560, HTTP on 8181. SIGTERM drains and stops.", needs=(_SERVE,)
+            "services.serve",
+            "Serve the lake: gRPC on 9560, HTTP on 8181. SIGTERM drains and stops.",
+            needs=(_SERVE,),
+            whole=True,
         ),
         "sql-server": Entry(
             "services.sql_server",
             "Serve SQL to Spark Connect clients, with tokens of `moulin access`. Ctrl-C or SIGTERM stops.",
             needs=(_SERVE, _SPARK, _CONNECT),
+            whole=True,
         ),
         "changes": Entry("tables.feed", "Show the change feed of a table: inserts, updates with both values, deletes."),
-        "mirror": Entry("upkeep.mirror", "Copy the lake to TARGET and keep the copy up to date, until stopped."),
+        "mirror": Entry(
+            "upkeep.mirror", "Copy the lake to TARGET and keep the copy up to date, until stopped.", whole=True
+        ),
         "demo": Entry(
             "demo.demo",
             "The tour: load, query, delete and correct, travel back, compact, take telemetry, "
             "lose the catalog and recover.",
             needs=(_SERVE, _SPARK),
+            whole=True,
         ),
         "up": Entry(
             "services.up",
             "Run server and janitor, collector, nursery and compaction, until Ctrl-C. What dies is started again.",
             needs=(_SERVE, _UNLESS_NO_SPARK),
+            whole=True,
         ),
-        "init": Entry("init", "Make a lake."),
+        "init": Entry("init", "Make a lake.", whole=True),
         "db": Entry("tables.databases", "Databases."),
+        "branch": Entry("tables.branches", "Branches: lakes of their own that copy nothing.", whole=True),
         "table": Entry("tables.tables", "Tables."),
         "view": Entry(
             "tables.views", "Views: ordered unions of tables, and queries.", needs=(Need("spark", only_with="sql"),)
         ),
+        "manifest": Entry("upkeep.manifests", "Manifests: versions as files, from which a catalog can be recovered."),
         "index": Entry("tables.index", "Secondary indexes.", needs=(_WITH_SPARK,)),
-        "token": Entry("services.tokens", "Ingest tokens: who may send telemetry, and to which tables it goes."),
-        "access": Entry("services.serve", "Tokens for the server itself: who may call it, and what.", needs=(_SERVE,)),
-        "task": Entry("upkeep.tasks", "Merge tasks: compactions that wait for a worker, or that one has."),
-        "ingest": Entry("services.ingest", "What came in through collectors."),
+        "token": Entry(
+            "services.tokens", "Ingest tokens: who may send telemetry, and to which tables it goes.", whole=True
+        ),
+        "access": Entry(
+            "services.serve", "Tokens for the server itself: who may call it, and what.", needs=(_SERVE,), whole=True
+        ),
+        "task": Entry("upkeep.tasks", "Merge tasks: compactions that wait for a worker, or that one has.", whole=True),
+        "ingest": Entry("services.ingest", "What came in through collectors.", whole=True),
     }
 )
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 import moulin
-from moulin.cli.commands import LazyGroup
-from moulin.cli.options import Address, options_of_environment, parse_options
+from moulin.cli.commands import COMMANDS, LazyGroup
+from moulin.cli.options import Address, options_of_environment, parse_options, require_main
 from moulin.cli.output import ReaderGone, complain, flush, say
 from moulin.errors import MoulinError
 
@@ -41,7 +41,10 @@ def _version(wanted: bool) -> None:
 def _options(
     context: typer.Context,
     lake: Annotated[
-        str | None, typer.Option(envvar="MOULIN_LAKE", help="A folder, postgresql://... or grpc://...")
+        str | None,
+        typer.Option(
+            envvar="MOULIN_LAKE", help="A folder, postgresql://... or grpc://..., with @BRANCH at its end for a branch."
+        ),
     ] = None,
     storage: Annotated[
         str | None, typer.Option(envvar="MOULIN_STORAGE", help="Where files lie, when not in the lake's folder.")
@@ -59,6 +62,9 @@ def _options(
     ] = False,
 ) -> None:
     context.obj = Address(lake, storage, {**options_of_environment(), **parse_options(storage_option or [])})
+    command = context.invoked_subcommand
+    if command is not None and command in COMMANDS and COMMANDS[command].whole:
+        require_main(context.obj, command)
 
 
 def main() -> None:

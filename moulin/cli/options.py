@@ -126,18 +126,37 @@ def open_lake(
         yield lake
 
 
+def require_main(address: Address, command: str) -> None:
+    """Refuse the address of a branch for a command that is about the whole lake."""
+    _, branch = _split(address)
+    if branch is not None:
+        raise InvalidInput(
+            f"`moulin {command}` is about the lake with all of its branches: leave @{branch} out of its address."
+        )
+
+
 def require_lake(address: Address) -> None:
     """Refuse a folder that holds no lake, so that a mistyped path does not make one.
 
     The catalog in the folder is the lake, wherever its files lie. One that is lost is left to `connect`, which says so.
     """
-    lake, storage = address.lake or "", address.storage
+    (lake, _), storage = _split(address), address.storage
     if "://" in lake and not lake.startswith("file://"):
         return
     if _is_there(lake, paths.catalog_file(), {}) or _is_there(storage or lake, paths.marker(), address.storage_options):
         return
     place = lake if storage is None else f"{lake} --storage {storage}"
     raise InvalidInput(f"{lake} holds no lake; make one with: moulin --lake {place} init")
+
+
+def _split(address: Address) -> tuple[str, str | None]:
+    """Where the lake is, and the branch of it."""
+    lake = address.lake or ""
+    if "@" not in lake:
+        return lake, None
+    from moulin.storage.address import split_branch  # help and most commands do not need it
+
+    return split_branch(lake, address.storage_options)
 
 
 def _is_there(root: str, name: str, options: dict[str, str]) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Collection
 
 import duckdb
 from duckdb import DuckDBPyConnection
@@ -29,7 +30,9 @@ class LakeDuck:
         self._opened: weakref.WeakSet[DuckDBPyConnection] = weakref.WeakSet()
         self._lock = threading.Lock()
 
-    def connect(self, connection: DuckDBPyConnection | None = None) -> DuckDBPyConnection:
+    def connect(
+        self, connection: DuckDBPyConnection | None = None, branches: Collection[str] = ()
+    ) -> DuckDBPyConnection:
         """A connection at the newest version: a new one, or the given one brought there; see `Lake.duckdb`."""
         if connection is None:
             connection = duckdb.connect()
@@ -42,7 +45,7 @@ class LakeDuck:
                 source = Source(self._lake)
                 _register(connection, source)
                 self._sources[connection] = source
-            show(connection, source)
+            show(connection, source, branches)
         return connection
 
     def close(self) -> None:

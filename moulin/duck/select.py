@@ -10,21 +10,24 @@ it does only where a segment has deleted rows.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 import numpy as np
 
-from moulin.duck.columns import Declaration, declare, quoted, quoted_text, shown_type
+from moulin.duck.columns import Declaration, column_name, declare, quoted, quoted_text, shown_type
 from moulin.formats import deletion_vector
 from moulin.model.columns.arrays import Integers
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.schema.values import Schema
+from moulin.table.commit.segment_rows import written_schema
 from moulin.table.context import Context
 
 _FEW = 8  # files that are listed one by one
 _SEPARATOR = "|"  # in no name of a segment
 _FILE_BITS = 40  # a row of a scan is numbered by the index of its file, and by its position in the low bits
+
+_NUMBER = f"(CAST(file_index AS BIGINT) << {_FILE_BITS}) + "
 
 Locate = Callable[[SegmentFacts], str]
 """The address under which DuckDB reads a segment."""
@@ -49,20 +52,74 @@ def _nulls(schema: Schema) -> str:
     return ", ".join(columns)
 
 
-def select_text(state: TableState, segments: Sequence[LiveSegment], locate: Locate, keep: KeepRows) -> str:
-    """The rows of these segments of the version that `state` describes."""
-    declared = {
-        number: declare(state.schema, state.schemas[number]) for number in {s.facts.schema_id for s in segments}
-    }
-    groups: dict[tuple[tuple[Declaration, ...], bool], list[LiveSegment]] = {}
+def select_text(
+    state: TableState, segments: Sequence[LiveSegment], locate: Locate, address: Callable[[str], str], keep: KeepRows
+) -> str:
+    """The rows of these segments of the version that `state` describes; `address` is where a column file is read."""
+    shown = {field.field_id for field in state.schema.fields}
+    declared: dict[_Stored, tuple[Declaration, ...]] = {}
+    groups: dict[tuple[_Stored, bool], list[LiveSegment]] = {}
+    alike: dict[tuple[tuple[Declaration, ...], tuple[Fields, ...]], _Stored] = {}
     for segment in segments:
-        key = declared[segment.facts.schema_id], segment.vector is not None
+        stored = segment.facts.schema_id, _fields_beside(segment.facts, shown)
+        if stored not in declared:
+            declared[stored] = declare(state.schema, written_schema(state, segment.facts))
+        key = alike.setdefault((declared[stored], stored[1]), stored), segment.vector is not None
         groups.setdefault(key, []).append(segment)
-    scans = [
-        _scan(columns, members, locate) + (_without(keep(members)) if worn else "")
-        for (columns, worn), members in groups.items()
-    ]
+    scans = []
+    for (stored, worn), members in groups.items():
+        if stored[1]:
+            scans.append(_joined_scan(declared[stored], stored[1], members, locate, address, keep, worn=worn))
+        else:
+            scans.append(_scan(declared[stored], members, locate) + (_without(keep(members)) if worn else ""))
     return " UNION ALL ".join(scans) or no_rows(state.schema)
+
+
+Fields = tuple[int, ...]
+_Stored = tuple[int, tuple[Fields, ...]]
+"""The schema of a segment's own file, and the columns that each of its column files has, if any is shown."""
+
+
+def _fields_beside(facts: SegmentFacts, shown: Set[int]) -> tuple[Fields, ...]:
+    return tuple(file.fields for file in facts.files if not shown.isdisjoint(file.fields))
+
+
+def _joined_scan(
+    columns: Sequence[Declaration],
+    beside: tuple[Fields, ...],
+    segments: Sequence[LiveSegment],
+    locate: Locate,
+    address: Callable[[str], str],
+    keep: KeepRows,
+    *,
+    worn: bool,
+) -> str:
+    """Segments with column files: a scan of their own files, joined with one for each column file, by position."""
+    apart = {number for fields in beside for number in fields}
+    own = [column for column in columns if column.field_id not in apart]
+    text = f"SELECT {', '.join(column.selected for column in columns)} FROM "
+    text += _positioned("f0", own, [locate(segment.facts) for segment in segments])
+    for at, fields in enumerate(beside, 1):
+        files = [next(f.path for f in segment.facts.files if f.fields == fields) for segment in segments]
+        some = [column for column in columns if column.field_id in fields]
+        text += f" JOIN {_positioned(f'f{at}', some, [address(path) for path in files])}"
+        text += f" ON f0.file_number = f{at}.file_number AND f0.position = f{at}.position"
+    if not worn:
+        return text
+    files_of = keep(segments)
+    number = f"(CAST(f0.file_number AS BIGINT) << {_FILE_BITS}) + "
+    deleted = "row" if len(files_of) == 1 else f"{_NUMBER}row"
+    return f"{text} WHERE {number}f0.position NOT IN (SELECT {deleted} FROM read_parquet({_files(files_of)}))"
+
+
+def _positioned(name: str, columns: Sequence[Declaration], files: Sequence[str]) -> str:
+    """A scan with the number of its file and its position in it for each row."""
+    schema = ", ".join(column.entry for column in columns)
+    shown = ", ".join([*(column_name(column.field_id) for column in columns), "file_index AS file_number"])
+    return (
+        f"(SELECT {shown}, file_row_number AS position FROM read_parquet({_files(files)}, "
+        f"schema = MAP {{{schema}}}, hive_partitioning = false)) AS {name}"
+    )
 
 
 def deleted_rows(context: Context, segments: Sequence[LiveSegment]) -> Integers:
@@ -96,6 +153,5 @@ def _files(names: Sequence[str]) -> str:
 
 
 def _without(files: Sequence[str]) -> str:
-    number = f"(CAST(file_index AS BIGINT) << {_FILE_BITS}) + "
-    deleted = "row" if len(files) == 1 else f"{number}row"
-    return f" WHERE {number}file_row_number NOT IN (SELECT {deleted} FROM read_parquet({_files(files)}))"
+    deleted = "row" if len(files) == 1 else f"{_NUMBER}row"
+    return f" WHERE {_NUMBER}file_row_number NOT IN (SELECT {deleted} FROM read_parquet({_files(files)}))"

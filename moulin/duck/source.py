@@ -61,6 +61,7 @@ class Source:
         self.select_name, self.text_name = f"moulin_select_{number}", f"moulin_text_{number}"
         self.closed = False
         self.version = -1
+        self.branches: set[str] = set()
         self.failures: Mapping[UUID, Exception] = {}
         self.current: dict[UUID, Hold] = {}
         self.lock = threading.RLock()
@@ -136,7 +137,9 @@ class Source:
         segments = self._dry_plans.segments(self.lake.context, state)
         if segments is None or sum(segment.vector is not None for segment in segments) > _WORN:
             return self.every_row(state)
-        return select_text(state, segments, self._locate, lambda worn: [self._keep_one(one) for one in worn])
+        return select_text(
+            state, segments, self._locate, self._address, lambda worn: [self._keep_one(one) for one in worn]
+        )
 
     def forget_texts(self) -> None:
         """Forget which files versions have: rows may have been erased from them since."""
@@ -150,7 +153,7 @@ class Source:
 
     def _write(self, state: TableState) -> str:
         segments = self.lake.catalog.segments(state.id, state.version, with_columns=False)
-        return select_text(state, segments, self._locate, self._keep)
+        return select_text(state, segments, self._locate, self._address, self._keep)
 
     def _locate(self, facts: SegmentFacts) -> str:
         if facts.inline is not None:
@@ -158,12 +161,15 @@ class Source:
             if not file.exists():
                 file.write_bytes(facts.inline)
             return str(file)
-        local = self.lake.context.store.local_path(facts.path)
+        return self._address(facts.path)
+
+    def _address(self, path: str) -> str:
+        local = self.lake.context.store.local_path(path)
         if local is not None:
             return str(local)
         from moulin.duck.files import address
 
-        return address(facts.path)
+        return address(path)
 
     def _keep_one(self, segment: LiveSegment) -> str:
         """Other statements ask for the segment beside others, so its deleted rows have a file of their own."""

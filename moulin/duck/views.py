@@ -18,6 +18,7 @@ from moulin.duck.columns import quoted, quoted_text
 from moulin.duck.select import no_rows
 from moulin.duck.source import DECLARES, Source, asked_late
 from moulin.errors import NotFound, Unsupported
+from moulin.lake import Lake
 from moulin.model.entities import TableState, ViewQuery
 from moulin.table.context import Context
 from moulin.table.pins import Hold
@@ -29,13 +30,22 @@ _ALL_WRITTEN_OUT = 4_000  # segments of all tables
 Name = tuple[str, str]
 
 
-def show(connection: DuckDBPyConnection, source: Source) -> None:
-    """Make the views of the newest version; what was put into keyed tables is committed first."""
+def show(connection: DuckDBPyConnection, source: Source, branches: Collection[str] = ()) -> None:
+    """Make the views of the newest version, with those of some branches, from now on.
+
+    What was put into keyed tables is committed first.
+    """
     context, catalog = source.lake.context, source.lake.catalog
     with source.lock:
+        known = source.branches
+        for name in branches:
+            source.lake.open_branch(name)  # says so when there is none
+        source.branches = known | set(branches)
         source.failures = _flush(context)
+        for one in _opened(source):
+            source.failures = {**source.failures, **_flush(one.context)}
         version = catalog.version()
-        if version == source.version:
+        if version == source.version and known == source.branches:
             return
         holds: dict[UUID, Hold] = {}
         wanted, queries = _views(source, version, holds)
@@ -52,6 +62,13 @@ def show(connection: DuckDBPyConnection, source: Source) -> None:
         for hold in source.current.values():
             context.pins.release_later(hold)  # a result that is still being read may need it
         source.current = holds
+
+
+def _opened(source: Source) -> Iterator[Lake]:
+    """The branches that the connection shows, but for those that are gone."""
+    for name in source.branches:
+        with suppress(NotFound):
+            yield source.lake.open_branch(name)
 
 
 def _flush(context: Context) -> Mapping[UUID, Exception]:
@@ -78,7 +95,10 @@ def _views(source: Source, version: int, holds: dict[UUID, Hold]) -> tuple[dict[
         taken.add(_folded(name))
         return found
 
-    for database in catalog.databases():
+    shown = catalog.databases()
+    for branch in sorted(source.branches):
+        shown += catalog.databases(branch=branch)
+    for database in shown:
         if database.name.lower() in _KEPT:
             continue
         rows: dict[UUID, str] = {}

@@ -52,6 +52,8 @@ class Scrubber:
                 self._replace(ref, new)
             elif ref.number in forgotten:
                 _blank(ref)
+            for file in ref.column_files:  # no kept version has any, or the erase would have been refused
+                _blank_columns(file.columns)
         for commit in manifest.commits:
             commit.summary_json = json.dumps(clean_summary(json.loads(commit.summary_json)), sort_keys=True)
         return bool(manifest.SerializeToString(deterministic=True) != before)
@@ -84,12 +86,16 @@ def _blank(ref: pb.DataFileRef) -> None:
     """Forget what the facts of a segment tell of its values. No kept version has it."""
     ref.ClearField("key_min")
     ref.ClearField("key_max")
-    ref.columns.ClearField("inline")
-    for column in ref.columns.columns:
-        column.ClearField("lower")
-        column.ClearField("upper")
+    _blank_columns(ref.columns)
     for value in ref.partition:
         value.ClearField("value")
+
+
+def _blank_columns(facts: pb.SegmentColumns) -> None:
+    facts.ClearField("inline")
+    for column in facts.columns:
+        column.ClearField("lower")
+        column.ClearField("upper")
 
 
 def clean_summary(summary: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from moulin.errors import Corrupt, Unsupported
 from moulin.formats import messages as pb
-from moulin.model.facts import ColumnFacts, LiveSegment, SegmentFacts, VectorFacts
+from moulin.model.facts import ColumnFacts, ColumnFile, LiveSegment, SegmentFacts, VectorFacts
 
 MAGIC = b"MRUB"
 FULL = 1
@@ -29,8 +29,10 @@ FEATURE_ROW_LINEAGE = 2
 FEATURE_QUERY_VIEWS = 4
 FEATURE_INLINE_SEGMENTS = 8
 FEATURE_BASES = 16
+FEATURE_COLUMN_FILES = 32
 FEATURE_ERASURES = 128
 FEATURE_BRANCHES = 256
+FEATURE_BITMAP_INDEXES = 512
 COMMON_FEATURES = FEATURE_DELETION_VECTORS | FEATURE_ROW_LINEAGE
 """What every manifest asks of its readers and writers. A feature that few lakes use is asked for where it is used."""
 KNOWN_FEATURES = (
@@ -38,8 +40,10 @@ KNOWN_FEATURES = (
     | FEATURE_QUERY_VIEWS
     | FEATURE_INLINE_SEGMENTS
     | FEATURE_BASES
+    | FEATURE_COLUMN_FILES
     | FEATURE_ERASURES
     | FEATURE_BRANCHES
+    | FEATURE_BITMAP_INDEXES
 )
 
 EXISTING, ADDED, DELETED = 0, 1, 2
@@ -140,6 +144,8 @@ def decode_columns(stored: pb.SegmentColumns, wanted: Collection[int] | None = N
 def segment_to_ref(segment: LiveSegment, status: int) -> pb.DataFileRef:
     """A segment with all its facts and its deletion vector."""
     facts = segment.facts
+    elsewhere = {column.field_id for file in facts.files for column in file.columns}
+    own = (column for column in facts.columns if column.field_id not in elsewhere) if elsewhere else facts.columns
     ref = pb.DataFileRef(
         path=facts.path,
         file_size=facts.size,
@@ -159,7 +165,7 @@ def segment_to_ref(segment: LiveSegment, status: int) -> pb.DataFileRef:
         region=facts.region,
         index_size=facts.index_size,
         sha256=facts.sha256,
-        columns=encode_columns(facts.columns, facts.split_offsets, facts.inline),
+        columns=encode_columns(own, facts.split_offsets, facts.inline),
         time_min=facts.time_min,
         time_max=facts.time_max,
         has_lineage=facts.has_lineage,
@@ -169,7 +175,33 @@ def segment_to_ref(segment: LiveSegment, status: int) -> pb.DataFileRef:
     )
     if segment.vector:
         set_vector(ref, segment.vector)
+    if segment.columns_id:
+        set_columns(ref, segment.columns_id, facts.files)
     return ref
+
+
+def set_columns(ref: pb.DataFileRef, columns_id: int, files: Iterable[ColumnFile]) -> None:
+    """Say of `ref` which column files its segment has."""
+    ref.columns_id = columns_id
+    ref.column_files.extend(map(encode_file, files))
+
+
+def encode_file(file: ColumnFile) -> pb.ColumnFileRef:
+    """A column file as stored in manifests and in the catalog."""
+    return pb.ColumnFileRef(
+        segment=file.segment,
+        path=file.path,
+        file_size=file.size,
+        sha256=file.sha256,
+        field_ids=file.fields,
+        columns=encode_columns(file.columns, ()),
+    )
+
+
+def decode_file(ref: pb.ColumnFileRef) -> ColumnFile:
+    """The inverse of `encode_file`."""
+    columns = decode_columns(ref.columns)
+    return ColumnFile(ref.segment, ref.path, ref.file_size, ref.sha256, tuple(ref.field_ids), columns)
 
 
 def set_vector(ref: pb.DataFileRef, vector: VectorFacts) -> None:
@@ -180,6 +212,7 @@ def set_vector(ref: pb.DataFileRef, vector: VectorFacts) -> None:
 
 def ref_to_segment(ref: pb.DataFileRef) -> LiveSegment:
     """The inverse of `segment_to_ref`."""
+    files = tuple(map(decode_file, ref.column_files))
     facts = SegmentFacts(
         number=ref.number,
         path=ref.path,
@@ -190,7 +223,7 @@ def ref_to_segment(ref: pb.DataFileRef) -> LiveSegment:
         spec_id=ref.spec_id,
         partition=tuple(p.value if p.HasField("value") else None for p in ref.partition),
         sha256=ref.sha256,
-        columns=decode_columns(ref.columns),
+        columns=decode_columns(ref.columns) + tuple(column for file in files for column in file.columns),
         time_min=ref.time_min if ref.HasField("time_min") else None,
         time_max=ref.time_max if ref.HasField("time_max") else None,
         has_lineage=ref.has_lineage,
@@ -203,8 +236,9 @@ def ref_to_segment(ref: pb.DataFileRef) -> LiveSegment:
         region=ref.region,
         index_size=ref.index_size,
         inline=ref.columns.inline or None,
+        files=files,
     )
-    return LiveSegment(facts, ref.first_row_id, ref.sequence, ref.added_version, ref_to_vector(ref))
+    return LiveSegment(facts, ref.first_row_id, ref.sequence, ref.added_version, ref_to_vector(ref), ref.columns_id)
 
 
 def ref_to_vector(ref: pb.DataFileRef) -> VectorFacts | None:

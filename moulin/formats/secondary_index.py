@@ -1,8 +1,9 @@
 """Files of secondary indexes: where in segments the values of a column are. Bytes: docs/formats/secondary_index.md.
 
 A sorted file (`btree`) holds (value, segment, position) in the order of the values, in chunks with a directory. A
-`bloom` file holds for each segment a Bloom filter, which searches read, and the hash of each row, from which the
-filters of compacted segments are made. Nulls have no entry.
+`bitmap` file holds (value, segment, positions) in the same order, and a `label_list` file the same of the elements of
+lists. A `bloom` file holds for each segment a Bloom filter, which searches read, and the hash of each row, from which
+the filters of compacted segments are made. Nulls have no entry.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.errors import Corrupt, InvalidInput, Unsupported
+from moulin.formats.index_bitmaps import body_bounds, decode_positions, group
 from moulin.formats.key_index import Fetch, checked_footer, filter_holds, key_bytes, make_filter, read_tail
 from moulin.model.columns import compute as pc
 from moulin.model.columns.arrays import Hashes, Integers
@@ -47,6 +49,8 @@ class IndexKind(IntEnum):
 
     BTREE = 1
     BLOOM = 2
+    BITMAP = 3
+    LABEL_LIST = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,28 @@ def encode_sorted(
     return _assemble(IndexKind.BTREE, encoding, width, segments, counts.tolist(), chunks, firsts)
 
 
+def encode_bitmaps(
+    kind: IndexKind,
+    encoding: int,
+    segments: Sequence[CoveredSegment],
+    values: pa.Array,
+    indexes: Integers,
+    positions: Integers,
+) -> bytes:
+    """The bitmap or label-list file of encoded values, in any order; what is there twice counts once."""
+    width = values.type.byte_width if pa.types.is_fixed_size_binary(values.type) else 0
+    by_segment = np.lexsort((positions, indexes))
+    values = values.take(pa.array(by_segment))
+    ranks = _order(values, width)
+    order, values = by_segment[ranks], values.take(pa.array(ranks))
+    rows = np.asarray([segment.rows for segment in segments], np.int64)
+    entries = group(values, indexes[order], positions[order], rows)
+    chunks = list(entries.chunks(width))
+    counts = np.bincount(entries.indexes, minlength=len(segments))
+    firsts = key_bytes(entries.values.take(pa.array([start for start, _ in chunks], pa.int64())), width)
+    return _assemble(kind, encoding, width, segments, counts.tolist(), chunks, firsts)
+
+
 def encode_bloom(encoding: int, segments: Sequence[CoveredSegment], entries: Sequence[SegmentHashes]) -> bytes:
     """The file of the hashes of each of `segments`."""
     chunks, at = [], 0
@@ -98,6 +124,11 @@ def encode_bloom(encoding: int, segments: Sequence[CoveredSegment], entries: Seq
         at += len(found.positions)
     counts = [len(found.positions) for found in entries]
     return _assemble(IndexKind.BLOOM, encoding, 0, segments, counts, chunks, b"")
+
+
+def count_entries(data: bytes) -> int:
+    """The entries of a file that one of the functions above made."""
+    return int(_FOOTER.unpack_from(data, len(data) - _END)[1])
 
 
 def _order(values: pa.Array, width: int) -> Integers:
@@ -140,13 +171,10 @@ def _assemble(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SortedChunk:
-    """Some consecutive entries: value, index of its segment in the file's list, position."""
+class _Values:
+    """The sorted values of some consecutive entries."""
 
     values: pa.Array
-    indexes: Integers
-    positions: Integers
-    nbytes: int
     _numbers: npt.NDArray[np.uint64] | None
 
     def rows(self, span: Span) -> slice:
@@ -162,6 +190,36 @@ class SortedChunk:
 
     def _value(self, index: int) -> bytes:
         found: bytes = self.values[index].as_py()
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SortedChunk(_Values):
+    """Some consecutive entries: value, index of its segment in the file's list, position."""
+
+    indexes: Integers
+    positions: Integers
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BitmapChunk(_Values):
+    """Some consecutive entries: value, index of its segment, and how many positions it has, which are unpacked late."""
+
+    indexes: Integers
+    counts: Integers
+    nbytes: int
+    _rows: Integers
+    _bounds: Integers
+    _body: bytes
+    _name: str
+
+    def positions(self, entry: int) -> Integers:
+        """The positions of an entry, ascending."""
+        body = self._body[int(self._bounds[entry]) : int(self._bounds[entry + 1])]
+        found = decode_positions(body, int(self.counts[entry]), int(self._rows[entry]))
+        if found is None:
+            raise _damage(self._name, "has an entry whose positions contradict each other")
         return found
 
 
@@ -203,7 +261,9 @@ class IndexFile:
         self._offsets, self._lengths, self._starts, self._crcs = (table[:, n].astype(np.int64) for n in range(4))
         ends = np.cumsum(self._lengths)
         gaps = not np.array_equal(self._offsets, ends - self._lengths) or (int(ends[-1]) if chunks else 0) != end
-        counts = (self.counts < 0) | (self.counts > self.rows)
+        counts = self.counts < 0
+        if self.kind is not IndexKind.LABEL_LIST:
+            counts |= self.counts > self.rows
         if gaps or counts.any() or int(self.counts.sum()) != self.entries or len(self.index_of) != segments:
             raise self._damaged("has a directory that contradicts itself")
         rest = directory[segments * _SEGMENT + chunks * _CHUNK :]
@@ -222,7 +282,7 @@ class IndexFile:
 
     def chunks_of(self, spans: Sequence[Span]) -> dict[int, list[Span]]:
         """The chunks that may hold values of these spans, each with those spans."""
-        self._require(IndexKind.BTREE)
+        self._require(IndexKind.BTREE, IndexKind.BITMAP, IndexKind.LABEL_LIST)
         found: dict[int, list[Span]] = {}
         for low, high in spans:
             first = 0 if low is None else max(0, bisect_left(self._firsts, low) - 1)
@@ -247,8 +307,35 @@ class IndexFile:
         known = indexes < len(self.numbers)
         if not known.all() or (positions < 0).any() or (positions >= self.rows[indexes]).any():
             raise self._damaged(f"has a chunk at byte {int(self._offsets[chunk])} that names rows that are not there")
-        numbers = np.frombuffer(body, ">u8", rows).astype(np.uint64) if self.width == 8 else None
-        return SortedChunk(values, indexes, positions, len(body), numbers)
+        return SortedChunk(values, self._numbers(body, rows), indexes, positions, len(body))
+
+    def load_bitmaps(self, chunk: int) -> BitmapChunk:
+        """Read one chunk of a bitmap or label-list file."""
+        self._require(IndexKind.BITMAP, IndexKind.LABEL_LIST)
+        entries, body = self.entries_of(chunk), self._load(chunk)
+        head = self._values_size(body, entries)
+        if head + 8 * entries > len(body):
+            raise self._damaged(f"has a chunk at byte {int(self._offsets[chunk])} that is cut short")
+        values = self._decode_values(body[:head], entries)
+        indexes, counts = (np.frombuffer(body, "<u4", entries, head + n * entries).astype(np.int64) for n in (0, 4))
+        if (indexes >= len(self.numbers)).any() or (counts == 0).any() or (counts > self.rows[indexes]).any():
+            raise self._damaged(f"has a chunk at byte {int(self._offsets[chunk])} that names rows that are not there")
+        rows = self.rows[indexes]
+        bounds = head + 8 * entries + body_bounds(counts, rows)
+        if int(bounds[-1]) != len(body):
+            raise self._damaged(f"has a chunk at byte {int(self._offsets[chunk])} of the wrong length")
+        numbers = self._numbers(body, entries)
+        return BitmapChunk(values, numbers, indexes, counts, len(body), rows, bounds, body, self._name)
+
+    def _numbers(self, body: bytes, entries: int) -> npt.NDArray[np.uint64] | None:
+        return np.frombuffer(body, ">u8", entries).astype(np.uint64) if self.width == 8 else None
+
+    def _values_size(self, body: bytes, entries: int) -> int:
+        """How many bytes at the beginning of a chunk are values."""
+        if self.width:
+            return int(self.width) * entries
+        head = 4 * (entries + 1)
+        return head + (int(struct.unpack_from("<I", body, head - 4)[0]) if len(body) >= head else 0)
 
     # Bloom files
 
@@ -285,7 +372,10 @@ class IndexFile:
             return
         counts = np.zeros(len(self.numbers), np.int64)
         last = b""
-        for chunk in self.every():
+        for chunk in self.every() if self.kind is IndexKind.BTREE else self.every_bitmap():
+            if isinstance(chunk, BitmapChunk):
+                for entry in range(len(chunk.counts)):
+                    chunk.positions(entry)
             counts += np.bincount(chunk.indexes, minlength=len(counts))
             values = chunk.values.to_pylist()
             if values != sorted(values) or values[0] < last:
@@ -299,8 +389,13 @@ class IndexFile:
         for chunk in range(self.chunks):
             yield self.load_sorted(chunk)
 
-    def _require(self, kind: IndexKind) -> None:
-        if self.kind is not kind:
+    def every_bitmap(self) -> Iterator[BitmapChunk]:
+        """All chunks of a bitmap or label-list file, one after the other."""
+        for chunk in range(self.chunks):
+            yield self.load_bitmaps(chunk)
+
+    def _require(self, *kinds: IndexKind) -> None:
+        if self.kind not in kinds:
             raise InvalidInput(f"Index file {self._name} is of kind {self.kind.name.lower()}.")
 
     def _load(self, chunk: int) -> bytes:
@@ -332,7 +427,11 @@ class IndexFile:
         return pa.Array.from_buffers(pa.binary(), rows, buffers)
 
     def _damaged(self, what: str) -> Corrupt:
-        return Corrupt(f"Index file {self._name} {what}. Drop the index and make it again.")
+        return _damage(self._name, what)
+
+
+def _damage(name: str, what: str) -> Corrupt:
+    return Corrupt(f"Index file {name} {what}. Drop the index and make it again.")
 
 
 def _number(value: bytes) -> np.uint64:
@@ -340,12 +439,15 @@ def _number(value: bytes) -> np.uint64:
 
 
 __all__ = [
+    "BitmapChunk",
     "CoveredSegment",
     "IndexFile",
     "IndexKind",
     "SegmentHashes",
     "SortedChunk",
     "Span",
+    "count_entries",
+    "encode_bitmaps",
     "encode_bloom",
     "encode_sorted",
     "filter_holds",

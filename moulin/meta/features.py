@@ -9,7 +9,13 @@ from contextvars import ContextVar
 from typing import Final
 
 from moulin.errors import Unsupported
-from moulin.formats.manifest import FEATURE_INLINE_SEGMENTS, KNOWN_FEATURES
+from moulin.formats.manifest import (
+    FEATURE_BITMAP_INDEXES,
+    FEATURE_COLUMN_FILES,
+    FEATURE_INLINE_SEGMENTS,
+    KNOWN_FEATURES,
+)
+from moulin.model.entities import Index
 from moulin.model.facts import LiveSegment
 
 FEATURES: Final = "x-moulin-features"  # the metadata of a call: the features of manifests that the client reads
@@ -25,9 +31,19 @@ def note_features(metadata: Iterable[tuple[str, str]]) -> None:
 
 
 def require_readable(segment: LiveSegment) -> None:
-    """Unsupported when the caller would look for the file of an inline segment in storage."""
+    """Unsupported when the caller would look for the file of an inline segment in storage, or overlook columns."""
+    if segment.columns_id and not _known.get() & FEATURE_COLUMN_FILES:
+        raise Unsupported(
+            "The table has columns in files of their own, and this client does not know those: upgrade its moulin, or "
+            "compact the table."
+        )
     if segment.facts.inline is not None and not _known.get() & FEATURE_INLINE_SEGMENTS:
         raise Unsupported(
             "The table has small segments that are kept in the catalog, and this client does not know them: upgrade "
             "its moulin, or compact the table."
         )
+
+
+def is_known_index(index: Index) -> bool:
+    """Whether the caller knows this kind of index; one that it does not know it can do without."""
+    return index.kind in ("btree", "bloom") or bool(_known.get() & FEATURE_BITMAP_INDEXES)

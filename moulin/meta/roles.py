@@ -16,9 +16,9 @@ class Role(IntEnum):
 CATALOG_READS = (
     "GetLake", "ListDatabases", "GetDatabase", "PreviewDropDatabase", "ListTables", "LoadTable", "GetTableEntry",
     "ListViews", "GetView", "FindCommit", "GetVersion", "GetVersionAt", "GetHeadVersion", "ListHistory",
-    "ListSequenceVersions", "ListSegments", "ListPartitions", "GetSegments", "CountRows", "ListMerges",
-    "LoadTableUntil", "ListChangedVersions", "ListChanges", "Pin", "RenewPin", "Unpin", "ListRegions",
+    "ListSequenceVersions", "ListBirthVersions", "ListSegments", "ListPartitions", "GetSegments", "CountRows",
+    "ListMerges", "LoadTableUntil", "ListChangedVersions", "ListChanges", "Pin", "RenewPin", "Unpin", "ListRegions",
     "GetRegionEpoch", "ListMergeTasks", "GetMergeTask", "ListHeldInputs", "ListIndexes", "ListIndexCoverage",
     "GetWrittenBytes", "GetPublishedVersion", "GetStreams", "ListClaimedTables", "ListBranches",
-    "GetBranch",
+    "GetBranch", "ListBranchTables",
 )  # fmt: skip

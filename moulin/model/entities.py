@@ -53,6 +53,7 @@ class Branch:
     """A line of versions beside main's, which began as main was at `version`. Times are Unix nanoseconds.
 
     `opened` counts the tables that have rows of their own in the catalog, of `tables` that the branch began with.
+    `published_version` is the version of main that has what the branch did.
     """
 
     id: UUID
@@ -63,6 +64,26 @@ class Branch:
     tables: int
     opened: int
     tombstone: Tombstone | None = None
+    published_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BranchTable:
+    """A table of a branch that is not as main had it when the branch began.
+
+    `before` is the name that it had then, `after` the one that it has now; None where there was or is none. A table
+    that the branch began with has a `source_id`. What it did since lies in the versions after `since`, up to `head`.
+    `wrote` says that one of them did more than compact, `beside` that it has column files.
+    """
+
+    source_id: UUID | None
+    own_id: UUID
+    before: str | None
+    after: str | None
+    since: int
+    head: int
+    wrote: bool
+    beside: bool = False
 
 
 SPARK = "spark"
@@ -205,13 +226,17 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A secondary index of one column. Its files cover segments; those that none covers are read without it."""
+    """A secondary index of one column. Its files cover segments; those that none covers are read without it.
+
+    `created_at` is in Unix nanoseconds; None when it is not known.
+    """
 
     id: UUID
     name: str
     kind: str
     field_id: int
     created_version: int
+    created_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,21 @@ class ColumnFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnFile:
+    """Columns of a segment that lie in a file of their own, row for row beside the segment's own file.
+
+    `fields` are the ids of the top-level columns in it. It has the row groups of the segment's file.
+    """
+
+    segment: int
+    path: str
+    size: int
+    sha256: bytes
+    fields: tuple[int, ...]
+    columns: tuple[ColumnFacts, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentFacts:
     """One immutable data file, as its writer describes it.
 
@@ -38,6 +53,9 @@ class SegmentFacts:
     lineage. `key_min`/`key_max` are the lowest and highest encoded key of a keyed table, `region` is the one that wrote
     the file, and `index_size` the bytes of the key index beside it (0: there is none). `inline` holds the whole file of
     an inline segment: it is kept in the catalog, and is in storage only once an engine has asked for it.
+
+    `files` are the column files that a version sees the segment with. A field id lies in one file; `columns` has the
+    facts of all of them.
     """
 
     number: int
@@ -62,6 +80,16 @@ class SegmentFacts:
     region: int = 0
     index_size: int = 0
     inline: bytes | None = field(default=None, repr=False)
+    files: tuple[ColumnFile, ...] = ()
+
+    def file_of(self, field_id: int) -> ColumnFile | None:
+        """The column file that has this top-level column; None: it lies in the segment's own file, or nowhere."""
+        return next((file for file in self.files if field_id in file.fields), None)
+
+    @property
+    def stored_size(self) -> int:
+        """Bytes of all files that hold rows."""
+        return self.size + sum(file.size for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +106,17 @@ class VectorFacts:
 
 @dataclass(frozen=True, slots=True)
 class LiveSegment:
-    """A segment as one version sees it: its facts, the numbers given at its commit, and its deletion vector then."""
+    """A segment as one version sees it: its facts, the numbers given at its commit, and its deletion vector then.
+
+    `columns_id` names the set of its column files; 0: it has none.
+    """
 
     facts: SegmentFacts
     first_row_id: int
     sequence: int
     added_version: int
     vector: VectorFacts | None = None
+    columns_id: int = 0
 
     @property
     def live_rows(self) -> int:

@@ -31,6 +31,14 @@ def check_name(name: object, what: str) -> str:
     return text
 
 
+def check_new_name(name: object, what: str) -> str:
+    """As `check_name`, for what is made or renamed: an @ would be taken for the beginning of a branch."""
+    text = check_name(name, what)
+    if AT in text:
+        raise InvalidInput(f"{what.capitalize()} name {text!r} contains {AT!r}, which stands before a branch: use '_'.")
+    return text
+
+
 def check_column_name(name: object) -> str:
     """`name` itself when it may name a column or a field inside one."""
     text = _check_text(name, "column")
@@ -40,7 +48,10 @@ def check_column_name(name: object) -> str:
 
 
 def parse_table_name(name: object, kind: str = "table") -> tuple[str, str]:
-    """The two parts of "database.table"; views and ingest tokens are named in the same way."""
+    """The two parts of "database.table"; views and ingest tokens are named in the same way.
+
+    "shop.orders@exp", on the branch exp, is the table orders of the database shop@exp.
+    """
     if not isinstance(name, str):
         raise InvalidInput(f'A {kind} is named by text such as "database.{kind}", not by {type(name).__name__}.')
     parts = name.split(".")
@@ -48,7 +59,13 @@ def parse_table_name(name: object, kind: str = "table") -> tuple[str, str]:
         raise InvalidInput(
             f'{kind.capitalize()} name {name!r} has {len(parts)} parts, not two: write "database.{kind}".'
         )
-    return check_name(parts[0], "database"), check_name(parts[1], kind)
+    database, table = parts
+    stem, at, branch = table.rpartition(AT)
+    if at:
+        if AT in database or not stem:
+            raise InvalidInput(f'{name!r} has {AT!r} in a wrong place: write "database.{kind}{AT}branch".')
+        database, table = on_branch(database, check_branch_name(branch)), stem
+    return check_name(database, "database"), check_name(table, kind)
 
 
 MAIN = "main"
@@ -57,10 +74,16 @@ AT = "@"
 _BRANCH_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 
 
+def is_branch_name(name: str) -> bool:
+    """Whether a name may be that of a branch, or of main."""
+    return _BRANCH_NAME.fullmatch(name) is not None and not name.lower().startswith(RESERVED_PREFIX)
+
+
 def check_branch_name(name: object) -> str:
     """`name` itself when it may name a branch."""
-    if not isinstance(name, str) or not _BRANCH_NAME.fullmatch(name) or name.lower().startswith(RESERVED_PREFIX):
-        raise InvalidInput(f"{name!r} cannot name a branch: use up to 100 letters, digits, '_' and '-'.")
+    if not isinstance(name, str) or not is_branch_name(name):
+        shown = repr(name) if len(str(name)) <= MAX_LENGTH else f"{str(name)[:40]!r}..."
+        raise InvalidInput(f"{shown} cannot name a branch: use up to 100 letters, digits, '_' and '-'.")
     if name == MAIN:
         raise InvalidInput(f"{MAIN!r} is what every branch begins with: choose another name.")
     return name
@@ -132,8 +155,10 @@ __all__ = [
     "MAX_LENGTH",
     "RESERVED_COLUMNS",
     "RESERVED_PREFIX",
+    "check_branch_name",
     "check_column_name",
     "check_name",
+    "check_new_name",
     "did_you_mean",
     "matches_pattern",
     "parse_table_name",

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import ClassVar
 from uuid import UUID
 
-from moulin.model.facts import SegmentFacts, VectorFacts
+from moulin.model.facts import ColumnFile, SegmentFacts, VectorFacts
 from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.schema.change import SchemaChange
 
@@ -33,6 +33,7 @@ class Kind(StrEnum):
     UPDATE_INDEX = "update-index"
     DROP_INDEX = "drop-index"
     SET_SORT_ORDER = "set-sort-order"
+    FILL = "fill"
     ERASE = "erase"
 
 
@@ -133,6 +134,15 @@ class Overwrite(DataOperation):
 
 
 @dataclass(frozen=True, slots=True)
+class Fill:
+    """Column files of pending columns, one for each segment; no row changes. With `claim`, it finishes that task."""
+
+    files: tuple[ColumnFile, ...]
+    claim: Claim | None = None
+    kind: ClassVar[Kind] = Kind.FILL
+
+
+@dataclass(frozen=True, slots=True)
 class Restore:
     """Rows and schema as they were at `version`."""
 
@@ -219,4 +229,6 @@ class DropIndex:
 
 
 IndexOperation = CreateIndex | UpdateIndex | DropIndex
-Operation = DataOperation | Restore | AlterSchema | SetProperties | SetPartitioning | SetSortOrder | IndexOperation
+Operation = (
+    DataOperation | Fill | Restore | AlterSchema | SetProperties | SetPartitioning | SetSortOrder | IndexOperation
+)

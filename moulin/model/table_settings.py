@@ -14,6 +14,8 @@ from moulin.errors import InvalidInput
 RETENTION = "moulin.retention-ns"
 MERGE_SPAN = "moulin.max-merge-span-ns"
 SHARDING = "moulin.sharding-fields"
+PROJECTION = "moulin.projection"
+FOLD, LAG = "fold", "lag"
 
 _MAX = (1 << 63) - 1
 _MAX_FIELDS = 256
@@ -126,6 +128,9 @@ def check_setting(name: str, text: str) -> bool:
         _duration(name, text)
     elif name == SHARDING:
         sharding_fields({SHARDING: text})
+    elif name == PROJECTION:
+        if text not in (FOLD, LAG):
+            raise InvalidInput(f"Property {PROJECTION!r} is {FOLD!r} or {LAG!r}, not {text!r}.")
     else:
         return False
     return True

@@ -18,6 +18,8 @@ from moulin.errors import InvalidInput
 REF_PREFIX: Final = "moulin.ref."
 STATISTICS_PREFIX: Final = "moulin.statistics."
 PARTITION_STATISTICS_PREFIX: Final = "moulin.partition-statistics."
+FILLING_PREFIX: Final = "moulin.filling."
+"""Of columns that are being filled: see `filling`."""
 _LONGEST = 255
 TAG, BRANCH = "tag", "branch"
 MAIN: Final = "main"
@@ -51,7 +53,7 @@ def check_ref_name(name: object) -> str:
 
 def is_internal(key: str) -> bool:
     """Whether a property is none that users see."""
-    return key.startswith((REF_PREFIX, STATISTICS_PREFIX, PARTITION_STATISTICS_PREFIX))
+    return key.startswith((REF_PREFIX, STATISTICS_PREFIX, PARTITION_STATISTICS_PREFIX, FILLING_PREFIX))
 
 
 def shown(properties: Mapping[str, str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from uuid import UUID
 
@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from moulin.errors import Closed, InvalidInput, NotFound, PermissionDenied
 from moulin.lake import Lake
 from moulin.model.entities import TableState
-from moulin.model.names import quote
+from moulin.model.names import AT, quote
 from moulin.model.predicate.condition import TRUE, Condition
 from moulin.model.rows.rows import RowsOf
 from moulin.model.schema.values import Schema
@@ -32,7 +32,7 @@ from moulin.pipeline.sql.deferred import DeferredFrame, Fill
 from moulin.pipeline.sql.names import Query, Reference, databases_in, reference_of
 from moulin.pipeline.sql.optimizer import StandIn, without_place
 from moulin.pipeline.sql.pruning import Pruning
-from moulin.pipeline.sql.resolver import Resolver, flush, refusing, unflushed
+from moulin.pipeline.sql.resolver import Resolver, beside, branches_of, flush, flush_all, refusing, unflushed
 from moulin.pipeline.sql.safe import SafeSql
 from moulin.pipeline.sql.sql import check_is_statement
 from moulin.pipeline.sql.tables import Tables, hold_for, holding, waiting
@@ -42,7 +42,6 @@ from moulin.pipeline.statements.statements import HARMLESS, STATEMENTS, parse
 from moulin.pipeline.write.backfill import backfill
 from moulin.pipeline.write.writer import FrameJob, frame_arrow_schema
 from moulin.table.edit.edits import PLACE
-from moulin.table.keyed.tables import flush_keyed
 from moulin.table.pins import Hold
 from moulin.table.ports import Backfilled, BatchLoaded, FrameKernel, P, R
 from moulin.table.table import Table
@@ -123,10 +122,15 @@ class LakeSpark:
             return self._query(plan, guard, fresh=fresh, foreign=foreign)
         if not changes and plan.nodeName() not in HARMLESS:
             raise PermissionDenied("A safe query changes nothing: ask for rows.")
-        return self.change(plan, guard, foreign=foreign)
+        return self.change(plan, guard, foreign=foreign, on_main=AT not in text)
 
-    def change(self, plan: LogicalPlan, guard: SafeSql | None, *, foreign: bool = False) -> DataFrame:
-        """Run a statement of `STATEMENTS` that was planned already. REQUIRES: its caller may change tables."""
+    def change(
+        self, plan: LogicalPlan, guard: SafeSql | None, *, foreign: bool = False, on_main: bool = False
+    ) -> DataFrame:
+        """Run a statement of `STATEMENTS` that was planned already; `on_main` says that it names no branch.
+
+        REQUIRES: its caller may change tables.
+        """
         catalyst = self._catalyst if guard is None else guard.catalyst
         assert catalyst is not None
         run = STATEMENTS[plan.nodeName()]
@@ -135,7 +139,10 @@ class LakeSpark:
         with refusing("Spark refuses the statement"), holding() as holds, unflushed({}):
             token = _IN_STATEMENT.set(True)
             try:
-                return self._answered(run(_Session(self, catalyst, guard, foreign), plan))
+                named = (
+                    set() if on_main or not hasattr(plan, "toJSON") else databases_in(catalyst.opened_actively(plan))
+                )
+                return self._answered(run(_Session(self, catalyst, guard, foreign, branches_of(named)), plan))
             finally:
                 _IN_STATEMENT.reset(token)
                 for hold in holds:
@@ -217,7 +224,7 @@ class LakeSpark:
         assert self._resolver is not None
         with refusing("Spark refuses the query"):
             query = Query(self._catalyst, plan) if guard is None else guard.query(plan)
-        failures = flush_keyed(self._lake.context)
+        failures = flush_all(self._lake, branches_of(reference.database for reference in query.references))
         lane = self._tables.take_fresh() if fresh else None
         version = self._lake.catalog.version() if lane is None else lane.version
         catalyst = self._catalyst if guard is None else guard.catalyst
@@ -265,7 +272,9 @@ class LakeSpark:
         version, resolver = self._lake.catalog.version(), self._resolver
 
         def frames(named: Sequence[Reference]) -> dict[Reference, NamedFrame]:
-            return resolver.named(named, version, None, lake_only=True, hidden=False)
+            asked = {one: beside(database, one) for one in named}
+            found = resolver.named(list(asked.values()), version, None, lake_only=True, hidden=False)
+            return {one: found[asked[one]] for one in named}
 
         waits = waiting(self._tables.pruning(self._guard().catalyst))  # its columns are looked at, and no rows
         with holding() as holds, within(False, f"{database}.{name}"), waits:
@@ -354,7 +363,10 @@ class LakeSpark:
 class _Session:
     """Fills `pipeline.statements.session.Session`."""
 
-    def __init__(self, spark: LakeSpark, catalyst: Catalyst, guard: SafeSql | None, foreign: bool) -> None:
+    def __init__(
+        self, spark: LakeSpark, catalyst: Catalyst, guard: SafeSql | None, foreign: bool, branches: Collection[str]
+    ) -> None:
+        self._branches = branches
         assert spark._tables is not None
         assert spark._resolver is not None
         self._spark, self._guard, self._foreign = spark, guard, foreign
@@ -370,7 +382,7 @@ class _Session:
         return self.catalyst.opened_actively(plan)
 
     def flush(self) -> None:
-        flush(self.lake)
+        flush(self.lake, self._branches)
 
     def located(self, state: TableState) -> DataFrame:
         self._target = self._tables.located(state, self._pruning)

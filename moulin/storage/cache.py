@@ -62,6 +62,7 @@ _IMMUTABLE: Final[tuple[Callable[[str], object | None], ...]] = (
     paths.parse_segment_path,
     paths.parse_key_index_path,
     paths.parse_vector_path,
+    paths.parse_column_file_path,
     paths.parse_journal_path,
     paths.parse_index_path,
 )

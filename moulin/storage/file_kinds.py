@@ -20,6 +20,7 @@ class FileKind(StrEnum):
     SEGMENT = "segment"
     KEY_INDEX = "key index"
     VECTORS = "file of deletion vectors"
+    COLUMN_FILE = "column file"
     JOURNAL = "journal"
     INDEX_FILE = "index file"
     LOG = "log object"
@@ -136,6 +137,7 @@ _PARSERS: tuple[Callable[[str], KnownFile | None], ...] = (
     _segment,
     _key_index,
     _pair(FileKind.VECTORS, paths.parse_vector_path),
+    _pair(FileKind.COLUMN_FILE, paths.parse_column_file_path),
     _pair(FileKind.JOURNAL, paths.parse_journal_path),
     _pair(FileKind.INDEX_FILE, paths.parse_index_path),
     _log,

@@ -8,6 +8,7 @@ manifests/<version:020>.delta | .full                               lake manifes
 tables/<table uuid>/data/_moulin_segment=<number>/<8 hex>.parquet   segments, each alone in its folder
 tables/<table uuid>/data/_moulin_segment=<number>/<8 hex>.keys      the key index of that segment, if its table is keyed
 tables/<table uuid>/deletes/<32 hex>.puffin                         deletion vectors
+tables/<table uuid>/columns/<32 hex>.parquet                        column files of segments
 tables/<table uuid>/journals/<32 hex>.journal                       rewrite journals
 tables/<table uuid>/indexes/<32 hex>.index                          files of secondary indexes
 tables/<table uuid>/log/<region>/<position:020>.log                 a region's log, named by the first entry in each
@@ -57,6 +58,7 @@ _LAKE_MANIFEST = re.compile(rf"manifests/{_VERSION}\.(delta|full)")
 _SEGMENT = re.compile(rf"tables/{_UUID}/data/_moulin_segment={_NUMBER}/[0-9a-f]{{8}}\.parquet")
 _KEY_INDEX = re.compile(rf"(tables/{_UUID}/data/_moulin_segment={_NUMBER}/[0-9a-f]{{8}})\.keys")
 _VECTOR = re.compile(rf"tables/{_UUID}/deletes/([0-9a-f]{{32}})\.puffin")
+_COLUMN_FILE = re.compile(rf"tables/{_UUID}/columns/([0-9a-f]{{32}})\.parquet")
 _JOURNAL = re.compile(rf"tables/{_UUID}/journals/([0-9a-f]{{32}})\.journal")
 _INDEX_FILE = re.compile(rf"tables/{_UUID}/indexes/([0-9a-f]{{32}})\.index")
 _BACKFILL_BATCH = re.compile(rf"tables/{_UUID}/backfills/([0-9a-f]{{32}})/{_VERSION}-([0-9a-f]{{64}})\.json")
@@ -114,6 +116,10 @@ def deletes_prefix(table_id: UUID) -> str:
     return f"{table_prefix(table_id)}/deletes"
 
 
+def columns_prefix(table_id: UUID) -> str:
+    return f"{table_prefix(table_id)}/columns"
+
+
 def journals_prefix(table_id: UUID) -> str:
     return f"{table_prefix(table_id)}/journals"
 
@@ -169,6 +175,10 @@ def key_index_path(segment: str) -> str:
 
 def vector_path(table_id: UUID, file_id: UUID) -> str:
     return f"{deletes_prefix(table_id)}/{_checked_uuid(file_id).hex}.puffin"
+
+
+def column_file_path(table_id: UUID, file_id: UUID) -> str:
+    return f"{columns_prefix(table_id)}/{_checked_uuid(file_id).hex}.parquet"
 
 
 def journal_path(table_id: UUID, file_id: UUID) -> str:
@@ -292,6 +302,11 @@ def parse_key_index_path(path: str) -> str | None:
 def parse_vector_path(path: str) -> tuple[UUID, UUID] | None:
     """Table and file id of a file of deletion vectors."""
     return _parse_pair(_VECTOR, path)
+
+
+def parse_column_file_path(path: str) -> tuple[UUID, UUID] | None:
+    """Table and file id of a column file."""
+    return _parse_pair(_COLUMN_FILE, path)
 
 
 def parse_journal_path(path: str) -> tuple[UUID, UUID] | None:

@@ -2,7 +2,8 @@
 
 The facade is table.py, with versions.py and settings.py; handle.py is what they share; transaction.py,
 snapshot.py and stats.py stand beside it. staged.py is a table in a transaction, evolution.py an append that changes
-the schema, casting.py a cast. Below it the rooms form an order, and imports point down only:
+the schema, casting.py a cast. branch_diff.py, publishing.py, publish_rows.py and trial.py are for branches. Below it
+the rooms form an order, and imports point down only:
 
     facade > bulk > keyed > compact > index > write > read > context > find > commit
            > pins | ports | properties > runner

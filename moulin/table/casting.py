@@ -22,9 +22,9 @@ from moulin.model.schema.change import CastColumn, SchemaChange, WidenColumn
 from moulin.model.schema.evolution import is_wider
 from moulin.model.schema.schema import find_column
 from moulin.model.schema.values import IcebergType, PrimitiveType, Schema
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
 from moulin.table.commit.retry import retry
+from moulin.table.commit.segment_rows import open_rows
 from moulin.table.commit.vectors import read_vector
 from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable
@@ -133,7 +133,7 @@ def _cast_pieces(work: CastSlice, segment: LiveSegment) -> Iterator[pa.Table]:
     facts = segment.facts
     deleted = read_vector(work.store, segment.vector, facts.rows) if segment.vector else None
     wanted = arrow_schema(work.layout.schema, lineage=True)
-    with SegmentReader(open_segment(work.store, facts), work.schema, name=facts.path) as reader:
+    with SegmentReader(open_rows(work.store, facts), work.schema, name=facts.path) as reader:
         for rows in reader.pieces(
             _PIECE_BYTES,
             deleted=deleted,

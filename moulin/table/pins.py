@@ -24,7 +24,7 @@ from typing import Any
 from uuid import UUID
 
 from moulin.catalog.backend import CatalogBackend
-from moulin.catalog.catalog import Catalog
+from moulin.catalog.catalog import local_catalog
 from moulin.catalog.sql.living import Living, seconds_since_boot
 from moulin.errors import MoulinError, NotFound
 
@@ -83,13 +83,14 @@ class Pins:
     def __init__(self, catalog: CatalogBackend) -> None:
         self._catalog, self._seconds = catalog, catalog.config.pin_seconds
         self._binds = not catalog.is_replica
-        self._living: Living | None = catalog.pool.living if isinstance(catalog, Catalog) else None
+        local = local_catalog(catalog)
+        self._living: Living | None = None if local is None else local.pool.living
         self._rows: dict[UUID, _Row] = {}
         self._later: list[tuple[float, Callable[[], None]]] = []
         self._forget()
         _ALL.add(self)
-        if isinstance(catalog, Catalog):
-            catalog.idle_pins.append(partial(_release_idle, weakref.ref(self)))
+        if local is not None:
+            local.idle_pins.append(partial(_release_idle, weakref.ref(self)))
 
     def _forget(self) -> None:
         # A generator that holds a version may be finalized in the middle of a change here, by the same thread.

@@ -7,7 +7,7 @@ A lake that was opened without them does everything else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 from uuid import UUID
@@ -152,7 +152,7 @@ class Exporter(Protocol):
 class Duck(Protocol):
     """DuckDB for one lake."""
 
-    def connect(self, connection: DuckDBPyConnection | None) -> DuckDBPyConnection:
+    def connect(self, connection: DuckDBPyConnection | None, branches: Collection[str] = ()) -> DuckDBPyConnection:
         """A connection with the tables of the lake; see `Lake.duckdb`."""
 
     def close(self) -> None:

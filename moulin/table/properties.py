@@ -14,7 +14,7 @@ from moulin.errors import InvalidInput
 from moulin.model.file_settings import check_file_property, target_bytes
 from moulin.model.key import region as regions
 from moulin.model.names import did_you_mean
-from moulin.model.table_settings import MERGE_SPAN, RETENTION, SHARDING, check_setting
+from moulin.model.table_settings import MERGE_SPAN, PROJECTION, RETENTION, SHARDING, check_setting
 
 PREFIX = "moulin."
 KNOWN = {
@@ -26,8 +26,10 @@ KNOWN = {
     "moulin.memtable-bytes": "memtable_bytes",
     "moulin.level0-trigger": "level0_trigger",
     "moulin.level1-bytes": "level1_bytes",
+    "moulin.level-growth": "level_growth",
+    "moulin.deepest-level": "deepest_level",
 }
-OWN = (*KNOWN, RETENTION, MERGE_SPAN, SHARDING, regions.PROPERTY)
+OWN = (*KNOWN, RETENTION, MERGE_SPAN, SHARDING, PROJECTION, regions.PROPERTY)
 
 
 def check_properties(properties: Mapping[str, Any]) -> dict[str, str]:

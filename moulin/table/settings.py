@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from moulin.errors import InvalidInput
 from moulin.model.operations import AlterSchema, SetPartitioning, SetProperties, SetSortOrder
 from moulin.model.schema.change import (
     AddColumn,
@@ -32,10 +33,59 @@ class TableSettings(TableHandle):
     """Columns, properties, partitioning, sort order and secondary indexes of a table."""
 
     def add_column(
-        self, name: str, type: Any, default: Any = None, *, required: bool = False, doc: str | None = None
+        self,
+        name: str,
+        type: Any,
+        default: Any = None,
+        *,
+        required: bool = False,
+        doc: str | None = None,
+        from_sql: str | None = None,
     ) -> Outcome:
-        """Add a column; rows that lack it, old and new, read as `default`."""
+        """Add a column; rows that lack it, old and new, read as `default`.
+
+        With `from_sql`, an expression in the grammar of `update` over the other columns, all rows that there are get
+        their value: only the new column is written, beside the segments. Until all have it, the column is pending: it
+        reads as null and cannot be written. Reads, writes and compactions go on meanwhile. A call that was killed goes
+        on when it is made again.
+
+            orders.add_column("total", "double", from_sql="price * qty")
+        """
+        if from_sql is not None:
+            from moulin.table.fill.adding import add_computed
+
+            self._writable()
+            if default is not None or required or doc is not None:
+                raise InvalidInput("A column from_sql has no default, may be null, and gets its comment by set_doc.")
+            return add_computed(self._context, self._writable, self._keyed(), name, type, from_sql)
         return self._alter(AddColumn(name, to_type(type, f"column {name}"), default, required, doc))
+
+    def add_columns(
+        self,
+        source: Any,
+        *,
+        read: Sequence[str] = (),
+        batch: int | None = None,
+        schema: Any = None,
+        on: str | Sequence[str] | None = None,
+    ) -> Outcome:
+        """Add columns whose values come from a function, or from other rows. Only the new columns are written.
+
+        A function takes a pyarrow RecordBatch of the columns `read`, of `batch` rows at most, and returns the new
+        columns as a RecordBatch, a Table or a dict of arrays; `schema` names them with their types, and without it the
+        function is called with the first rows to see. Arrow data is joined by `on`, by default the primary key: rows
+        without a match get null. `on="_row_id"` joins by row id. Columns are pending until all rows have them, as those
+        of `add_column(from_sql=...)`; a call that was killed goes on when it is made again. Large tables are filled on
+        Spark when a session is at hand.
+
+            docs.add_columns(lambda batch: {"length": pc.utf8_length(batch["body"])}, read=["body"])
+        """
+        from moulin.table.fill.adding import add_from_function, add_from_rows
+
+        self._writable()
+        if callable(source):
+            return add_from_function(self._context, self._writable, self._keyed(), source, read, batch, schema)
+        return add_from_rows(self._context, self._writable, self._keyed(), source, on)
 
     def rename_column(self, name: str, new_name: str) -> Outcome:
         return self._alter(RenameColumn(name, new_name))
@@ -101,6 +151,8 @@ class TableSettings(TableHandle):
 
     def create_index(self, column: str, kind: str = "btree", name: str | None = None) -> IndexInfo:
         """Index a column: `btree` finds values and ranges, `bloom` rules out segments without a value.
+
+        `bitmap` is for columns of few values, `label_list` for lists: it finds `array_contains(tags, 'new')`.
 
         Built on Spark when a session is at hand and the table is large. Compactions carry it over; segments written
         later are covered by a compaction or by `update_indexes`, and until then read without it.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from moulin.errors import FailedPrecondition
+from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.model.entities import TableState
 from moulin.model.key.key import Key
 from moulin.model.schema.arrow import shown_schema
@@ -17,9 +17,11 @@ from moulin.model.tags import shown
 from moulin.model.where import Where
 from moulin.table.context import Context
 from moulin.table.keyed.key_scan import KeyScan
-from moulin.table.keyed.lookup import Lookup
+from moulin.table.keyed.lookup import Lookup, located_blob
 from moulin.table.keyed.version import KeyedVersion
 from moulin.table.pins import Hold
+from moulin.table.read.blob import Blob, check_blob_column, stored_blob
+from moulin.table.read.hidden import SEGMENT, SHOWN_POSITION
 from moulin.table.read.order import OrderBy
 from moulin.table.read.scan import Scan
 from moulin.table.read.take import TakeScan, checked_ids, take_rows
@@ -84,6 +86,21 @@ class Snapshot:
             self._hold.check()
         c, ids = self._context, checked_ids(row_ids)
         return take_rows(TakeScan(c.catalog, c.store, c.vectors, self._state, ids, columns, c.pins), ids, columns)
+
+    def blob(self, key: Any = None, column: str = "", *, row_id: int | None = None) -> Blob:
+        """A value of a binary column in this version as a file, as `Table.blob`."""
+        check_blob_column(self._state, column)
+        if row_id is None:
+            columns = self._key()
+            return located_blob(self._context, self._lookup, self._seen, columns, key, column)
+        if key is not None:
+            raise InvalidInput("A blob is asked for by key or by row_id, not by both.")
+        found = self.take([row_id], [SEGMENT, SHOWN_POSITION])
+        if not found.num_rows:
+            raise NotFound(f"Table {self._state.full_name} has no row with _row_id {row_id}.")
+        number, position = (found.column(name)[0].as_py() for name in (SEGMENT, SHOWN_POSITION))
+        live = self._context.catalog.segments_by_number(self._state.id, [number], self._state.version)
+        return stored_blob(self._context, self._state, live[number], position, column)
 
     def get(self, key: Any) -> dict[str, Any] | None:
         """The row of a key in this version, or None."""

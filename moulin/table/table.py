@@ -25,6 +25,7 @@ from moulin.table.keyed.pending import Pending
 from moulin.table.keyed.reader import KeyedReader
 from moulin.table.keyed.region import RegionWriter
 from moulin.table.ports import Backfilled, BatchLoaded, Export, is_frame
+from moulin.table.read.blob import Blob
 from moulin.table.read.order import OrderBy
 from moulin.table.read.scan import Scan
 from moulin.table.settings import TableSettings
@@ -33,6 +34,8 @@ from moulin.table.versions import TableVersions
 from moulin.table.write.writes import Outcome, prepare_append, prepare_delete, prepare_overwrite
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
     from pyspark.sql import DataFrame
 
     from moulin.table.compact.compaction import Compaction
@@ -56,8 +59,10 @@ class Table(TableVersions, TableSettings):
         *,
         read_only: bool = False,
         follow: Callable[[], int] | None = None,
+        branch: Callable[..., Table] | None = None,
     ) -> None:
         super().__init__(context, table_id, read_only=read_only, follow=follow)
+        self._branch = branch
         self._put: KeyedTable | RegionWriter | None = None  # what takes rows one by one, once it is known
         self._writes = False
         self._found: KeyedTable | None = None  # the keyed table, once rows were asked for by key
@@ -69,6 +74,19 @@ class Table(TableVersions, TableSettings):
         if not self._read_only and (keyed := self._keyed()) is not None:
             keyed.ready()
         return table_stats(self._context, self._state())
+
+    def branch(
+        self, name: str, *, at: int | str | datetime | None = None, expires: str | float | timedelta | None = None
+    ) -> Table:
+        """Begin a branch with this table alone, and return the table on it. `lake.publish(name)` brings it to main.
+
+        >>> mine = lake.table("shop.orders").branch("mine")
+        >>> _ = mine.delete_where("amount < 0")
+        >>> _ = lake.publish("mine")
+        """
+        if self._branch is None:
+            raise FailedPrecondition("This table was opened without its lake: lake.branch(name, tables=[...]).")
+        return self._branch(self, name, at=at, expires=expires)
 
     # Rows
 
@@ -149,6 +167,24 @@ class Table(TableVersions, TableSettings):
         """
         self._flush()
         return Snapshot(self._context, self._state()).take(row_ids, columns)
+
+    def blob(self, key: Any = None, column: str = "", *, row_id: int | None = None) -> Blob:
+        """A value of a binary column as a file: of the row of a key, or of the row with a `_row_id`.
+
+        The row is located at once; with the first read, the page that holds the value is read, and no other row or
+        column. A null reads as an empty file (`is_null` tells). Close it: until then its version is held. By `row_id`,
+        what was put is flushed first. NotFound when there is no such row.
+
+        >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
+        >>> photos.put({"id": 1, "image": b"GIF89a..."})
+        >>> with photos.blob(1, "image") as image:
+        ...     image.read(3)
+        b'GIF'
+        """
+        if row_id is not None:
+            self._flush()
+            return Snapshot(self._context, self._state()).blob(key, column, row_id=row_id)
+        return (self._keyed_only() if self._shown is None else self._fixed_reader()).blob(key, column)
 
     def backfill(
         self,
@@ -395,6 +431,18 @@ class Table(TableVersions, TableSettings):
         keyed.flush()
         done = compact(self._context, self._state, everything=everything, progress=progress)
         keyed.refresh()
+        return done
+
+    def fold(self) -> Compaction:
+        """Write every segment that has columns in files of their own as one file again, at the same level.
+
+        Each segment is a compaction by itself; every other compaction folds, too.
+        """
+        from moulin.table.compact.compaction import fold
+
+        done = fold(self._context, self._writable())
+        if (keyed := self._keyed()) is not None:
+            keyed.refresh()
         return done
 
     def to_spark(self, version: int | None = None) -> DataFrame:

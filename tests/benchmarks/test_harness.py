@@ -158,7 +158,7 @@ def test_a_peer_none_of_whose_releases_starts_gives_the_reason_for_each(
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("name", ["commit_scale", "plan_scale", "clones"])
+@pytest.mark.parametrize("name", ["commit_scale", "plan_scale", "clones", "branches"])
 def test_catalog_benchmarks_run(small: Bench, name: str, postgres_server: str) -> None:
     small.shared("postgresql", lambda: Postgres(postgres_server))
     _check(small, name)

@@ -179,8 +179,10 @@ def test_manifests_bring_branches_back(backend: Backend) -> None:
         assert other.branches(include_dropped=True) == branches
         assert (seen.views("d"), seen.tables("d"), seen.databases()) == (views, entries, databases)
         assert rows(seen) == 20
-    with pytest.raises(FailedPrecondition, match="not opened on its branch"):
-        branch_catalog(replica, "exp").table("d", "unopened")
+    for other in (replica, fresh):  # which clone it for themselves
+        version = other.version()
+        assert rows(branch_catalog(other, "exp"), table="unopened") == 0
+        assert (other.branch("exp").opened, other.version()) == (1, version)
     assert rows(branch_catalog(recovered, "exp"), table="unopened") == 0
     replica.close()
     fresh.close()

@@ -61,6 +61,7 @@ def histories(backend: Backend, seed: int, count: int) -> None:
     seen = {(model.table.id, version): None for model in models for version in model.versions}
     states = {key: catalog.segments(*key) for key in seen}
     sequences = {model.table.id: catalog.sequence_versions(model.table.id) for model in models}
+    births = {model.table.id: catalog.birth_versions(model.table.id) for model in models}
     catalog.close()
     replica.refresh()
     uri = backend.new_uri()
@@ -70,6 +71,7 @@ def histories(backend: Backend, seed: int, count: int) -> None:
             require_equal(other, model)
         assert {key: other.segments(*key) for key in seen} == states
         assert {table_id: other.sequence_versions(table_id) for table_id in sequences} == sequences
+        assert {table_id: other.birth_versions(table_id) for table_id in births} == births
     replica.close()
 
 

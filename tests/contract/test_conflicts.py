@@ -13,7 +13,8 @@ from moulin.catalog.commit.table_commit import Stale, TableCommit
 from moulin.errors import AlreadyExists, InvalidInput, NotFound
 from moulin.model.conflicts import Verdict, verdict
 from moulin.model.entities import TableState
-from moulin.model.facts import SegmentFacts
+from moulin.model.facts import ColumnFile, SegmentFacts
+from moulin.model.filling import Filling, fillings_of
 from moulin.model.ids import new_id
 from moulin.model.operations import (
     AlterSchema,
@@ -23,6 +24,7 @@ from moulin.model.operations import (
     Delete,
     DropIndex,
     Expected,
+    Fill,
     IndexFile,
     Kind,
     Operation,
@@ -36,6 +38,7 @@ from moulin.model.operations import (
     Upsert,
 )
 from moulin.model.schema.change import AddColumn, DropColumn, RenameColumn
+from moulin.model.schema.values import LongType
 from moulin.storage import paths
 from tests.contract.samples import commit, live, make_table, segment, vector
 
@@ -56,6 +59,12 @@ class Scene:
     def new(self) -> tuple[SegmentFacts]:
         return (segment(self.catalog, self.table.id),)
 
+    def fill(self, i: int) -> Fill:
+        state = self.catalog.table_by_id(self.table.id, self.read)
+        (filling,) = fillings_of(state.properties, state.schema).values()
+        path = paths.column_file_path(self.table.id, new_id())
+        return Fill((ColumnFile(self.segments[i].number, path, 10, bytes(32), (filling.number,)),))
+
     def update_index(self, index: CreateIndex, i: int) -> UpdateIndex:
         file = IndexFile(paths.index_path(self.table.id, new_id()), 10, 1, (self.segments[i].number,))
         return UpdateIndex(index.id, index.name, (file,))
@@ -73,7 +82,8 @@ def scenes(shared_catalog: Catalog) -> Iterator[Scene]:
 def _scenes(catalog: Catalog, number: int) -> list[Scene]:
     tables = [make_table(catalog, f"t{number}x{place}", properties={"p": "0"}) for place in range(_AT_ONCE)]
     note = AlterSchema((AddColumn("note", "string"),))  # type: ignore[arg-type]
-    version = catalog.commit([TableCommit(table.id, catalog.version(), note) for table in tables]).version
+    catalog.commit([TableCommit(table.id, catalog.version(), note) for table in tables])
+    version = catalog.commit([one for table in tables for one in _pending(catalog, table)]).version
     columns = {field.name: field.field_id for field in catalog.table_by_id(tables[0].id).schema.fields}
     names = (("of-note", "note"), ("spare0", "region"), ("spare1", "region"))
     indexes = [tuple(CreateIndex(new_id(), n, "btree", columns[column]) for n, column in names) for _ in tables]
@@ -85,6 +95,16 @@ def _scenes(catalog: Catalog, number: int) -> list[Scene]:
     ]
     read = catalog.commit(made).version
     return [Scene(catalog, *parts, read) for parts in zip(tables, segments, indexes, strict=True)]
+
+
+def _pending(catalog: Catalog, table: TableState) -> list[TableCommit]:
+    """A column that is being filled, as the fills of `TOUCHING` do it."""
+    state, kind = catalog.table_by_id(table.id), LongType()
+    changes = (AddColumn("late", kind), DropColumn("late"), AddColumn("late", kind))
+    number = state.last_column_id + 1
+    filling = Filling(number + 1, number, kind, state.schema_id)
+    properties = SetProperties({filling.key: filling.to_json()})
+    return [TableCommit(table.id, state.version, one) for one in (AlterSchema(changes), properties)]
 
 
 @pytest.fixture
@@ -111,6 +131,7 @@ TOUCHING: dict[Kind, Make] = {
     Kind.UPDATE_INDEX: lambda s, i: s.update_index(s.indexes[0], i),
     Kind.DROP_INDEX: lambda s, i: DropIndex(s.indexes[0].id, "of-note"),
     Kind.SET_SORT_ORDER: lambda s, i: SetSortOrder(("note",)),
+    Kind.FILL: lambda s, i: s.fill(i),
 }
 
 # The same on something that no other operation touches: another segment, column or property; and no rows are added.
@@ -129,6 +150,7 @@ APART: dict[Kind, Make] = {
     Kind.UPDATE_INDEX: lambda s, i: s.update_index(s.indexes[1 + i], i),
     Kind.DROP_INDEX: lambda s, i: DropIndex(s.indexes[1 + i].id, f"spare{i}"),
     Kind.SET_SORT_ORDER: lambda s, i: SetSortOrder(("region",)),
+    Kind.FILL: lambda s, i: s.fill(i),
 }
 
 _PLACES = {kind: place for place, kind in enumerate(Kind)}

@@ -18,7 +18,7 @@ def test_the_catalog_knows_indexes_their_sizes_and_what_they_cover(catalog: Cata
     file = IndexFile(paths.index_path(state.id, new_id()), 500, 20, (made[0].number, made[1].number))
     operation = CreateIndex(new_id(), "by_id", "btree", 1, (file,))
     version = commit(catalog, state.id, operation).version
-    index = Index(operation.id, "by_id", "btree", 1, version)
+    index = Index(operation.id, "by_id", "btree", 1, version, catalog.history(state.id, 1)[0].timestamp_ns)
     assert catalog.indexes(state.id) == [index]
     assert catalog.index_sizes(state.id) == {index.id: IndexSize(1, 500, 2)}
     numbers = [facts.number for facts in made[1:]]

@@ -56,6 +56,19 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     assert re.search(r"eu\|\s*12\.5", done.stdout)
 
 
+def test_the_page_on_branches_runs(tmp_path: Path) -> None:
+    """Its Python and its commands, one after the other, in one lake."""
+    text = (ROOT / "docs" / "branches.md").read_text(encoding="utf-8")
+    (script,), (commands,) = (re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "sh"))
+    shell = f'set -eu\nmoulin() {{ "{sys.executable}" -m moulin.cli.main "$@"; }}\n{commands}'
+    for program in ([sys.executable, "-c", script], ["sh", "-c", shell]):
+        done = subprocess.run(
+            program, capture_output=True, text=True, timeout=180, cwd=tmp_path, env=ENVIRONMENT, check=False
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+    assert '"name": "test"' in done.stdout
+
+
 def test_the_keyed_table_of_the_readme_runs(tmp_path: Path) -> None:
     """The second code block of the README: no Spark is started for it."""
     block = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[1]

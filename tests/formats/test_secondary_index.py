@@ -15,12 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moulin.errors import Corrupt, InvalidInput, MoulinError, Unsupported
+from moulin.formats import index_bitmaps
 from moulin.formats import secondary_index as codec
 from moulin.formats.key_index import hash_keys
 from moulin.formats.secondary_index import (
     CoveredSegment,
     IndexFile,
+    IndexKind,
     SegmentHashes,
+    encode_bitmaps,
     encode_bloom,
     encode_sorted,
     filter_holds,
@@ -61,6 +64,25 @@ def bloom_example() -> bytes:
     return encode_bloom(2, [CoveredSegment(7, 3)], [SegmentHashes(np.array([0, 2]), hashes)])
 
 
+def bitmap_example() -> bytes:
+    """Two rows of segment 7 have 5, one has 3; of the twenty rows of segment 9 all have 5."""
+    values = encode_values(pa.array([5, 3, 5] + 20 * [5], pa.int64()), LongType())
+    covered = [CoveredSegment(7, 300), CoveredSegment(9, 20)]
+    indexes, positions = np.array([0, 0, 0] + 20 * [1]), np.array([0, 2, 299, *range(20)])
+    return encode_bitmaps(IndexKind.BITMAP, 2, covered, values, indexes, positions)
+
+
+def find_bitmaps(file: IndexFile, low: bytes | None, high: bytes | None) -> set[tuple[int, int]]:
+    found = []
+    for number, spans in file.chunks_of([(low, high)]).items():
+        chunk = file.load_bitmaps(number)
+        rows = chunk.rows(spans[0])
+        for entry in range(rows.start, rows.stop):
+            segment = int(file.numbers[chunk.indexes[entry]])
+            found += [(segment, position) for position in chunk.positions(entry).tolist()]
+    return set(found)
+
+
 def find(file: IndexFile, low: bytes | None, high: bytes | None) -> set[tuple[int, int]]:
     found = []
     for number, spans in file.chunks_of([(low, high)]).items():
@@ -73,13 +95,15 @@ def find(file: IndexFile, low: bytes | None, high: bytes | None) -> set[tuple[in
 
 def test_the_examples_of_the_page_are_what_the_code_writes() -> None:
     blocks = [part.split("```")[1] for part in PAGE.read_text().split("<!-- example -->")[1:]]
-    for block, written in zip(blocks, (sorted_example(), bloom_example()), strict=True):
+    for block, written in zip(blocks, (sorted_example(), bloom_example(), bitmap_example()), strict=True):
         stored = bytes.fromhex("".join(line[:48] for line in block.strip().splitlines()))
         # The frames are those of one zstd release: another may write other bytes of the same meaning.
         assert len(stored) == len(written)
         for data in (stored, written):
             opened(data).verify()
         assert opened(stored).numbers.tolist() == opened(written).numbers.tolist()
+    file = opened(bitmap_example())
+    assert find_bitmaps(file, *2 * [encode_literal(LongType(), 5)]) == {(7, 0), (7, 299), *((9, n) for n in range(20))}
     file = opened(sorted_example())
     assert find(file, *2 * [encode_literal(LongType(), 5)]) == {(7, 0), (9, 1)}
 
@@ -111,6 +135,34 @@ def test_every_span_of_values_is_found(
         assert find(file, low, high) == wanted
         assert find(file, low, None) >= wanted
         assert find(file, None, high) >= wanted
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.binary(max_size=2), st.integers(0, 2), st.integers(0, 60)), max_size=300),
+    st.sampled_from([0, 1, 8]),
+    st.lists(st.tuples(st.binary(max_size=3), st.binary(max_size=3)), min_size=1, max_size=5),
+)
+def test_every_span_of_bitmaps_is_found(
+    entries: list[tuple[bytes, int, int]], width: int, spans: list[tuple[bytes, bytes]]
+) -> None:
+    """A row may have several values, and a value twice."""
+
+    def fit(value: bytes) -> bytes:
+        return value[:width].ljust(width, b"\0") if width else value
+
+    values = pa.array([fit(value) for value, _, _ in entries], pa.binary(width) if width else pa.binary())
+    indexes, positions = (np.array([entry[side] for entry in entries], np.int64) for side in (1, 2))
+    covered = [CoveredSegment(10 + n, 61) for n in range(3)]
+    with pytest.MonkeyPatch().context() as small:
+        small.setattr(index_bitmaps, "_CHUNK_BYTES", 64)  # as many chunks as there can be
+        file = opened(encode_bitmaps(IndexKind.LABEL_LIST, 9, covered, values, indexes, positions))
+    file.verify()
+    for low, high in [*spans, (b"", b"\xff" * 8)]:
+        low, high = fit(low), fit(high)
+        wanted = {(10 + index, position) for value, index, position in entries if low <= fit(value) <= high}
+        assert find_bitmaps(file, low, high) == wanted
+        assert find_bitmaps(file, low, None) >= wanted
 
 
 def test_values_that_repeat_over_many_chunks_are_all_found() -> None:
@@ -145,7 +197,9 @@ def test_a_filter_rules_out_most_other_values() -> None:
     assert filter_holds(file.load_filter(1), hashes[10_000:]).mean() < 0.05
 
 
-@pytest.mark.parametrize("data", [sorted_example(), bloom_example()], ids=["btree", "bloom"])
+@pytest.mark.parametrize(
+    "data", [sorted_example(), bloom_example(), bitmap_example()], ids=["btree", "bloom", "bitmap"]
+)
 def test_every_damaged_byte_is_refused(data: bytes) -> None:
     opened(data).verify()
     for at in range(len(data)):
@@ -162,7 +216,7 @@ def test_every_damaged_byte_is_refused(data: bytes) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=200), st.binary(max_size=60), st.integers(0, 2), st.integers(0, 2), st.integers(0, 9))
+@given(st.binary(max_size=200), st.binary(max_size=60), st.integers(0, 2), st.integers(0, 4), st.integers(0, 9))
 def test_a_footer_with_a_right_checksum_and_wrong_numbers_is_refused(
     body: bytes, more: bytes, segments: int, kind: int, width: int
 ) -> None:

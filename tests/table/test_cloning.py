@@ -63,7 +63,7 @@ def test_a_clone_has_the_rows_of_now_or_of_a_version_and_shares_no_later_change(
 
 
 def test_rows_of_a_clone_keep_their_ids_and_versions(lake: Lake, events: Table) -> None:
-    hidden = ["id", "_row_id", "_last_updated_version"]
+    hidden = ["id", "_row_id", "_last_updated_version", "_created_version"]
     clone = lake.clone_table("shop.events", "shop.trial")
     assert sorted(clone.scan(columns=hidden).to_pylist(), key=lambda row: row["id"]) == sorted(
         events.scan(columns=hidden).to_pylist(), key=lambda row: row["id"]

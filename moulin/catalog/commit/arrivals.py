@@ -23,13 +23,14 @@ from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
 from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import AlreadyExists, InvalidInput
-from moulin.model.facts import MAX_LEVEL, ColumnFacts, SegmentFacts, VectorFacts
+from moulin.model.facts import MAX_LEVEL, ColumnFacts, ColumnFile, SegmentFacts, VectorFacts
 from moulin.model.names import check_name
 from moulin.model.operations import (
     Compact,
     CreateIndex,
     DataOperation,
     DropIndex,
+    Fill,
     IndexFile,
     Operation,
     RegionUse,
@@ -50,9 +51,10 @@ _MAX_BOUND: Final = 1 << 16
 _MAX_SUMMARY: Final = 1 << 20
 _HASH_BYTES: Final = 32
 _MAX_INLINE: Final = 1 << 22  # bytes of an inline segment: a catalog is no place for large ones
-INDEX_KINDS: Final = ("btree", "bloom")
+INDEX_KINDS: Final = ("btree", "bloom", "bitmap", "label_list")
 FIGURES: Final = frozenset(
     {
+        "added-column-files",
         "added-data-files",
         "added-files-size",
         "added-records",
@@ -83,6 +85,9 @@ def _check_operation(table_id: UUID, operation: Operation) -> None:
                 _check_vector(table_id, vector)
             if isinstance(operation, Compact):
                 _check_compaction(table_id, operation)
+        case Fill():
+            for column_file in operation.files:
+                _check_column_file(table_id, column_file)
         case CreateIndex() | UpdateIndex():
             check_name(operation.name, "index")
             if isinstance(operation, CreateIndex) and operation.index_kind not in INDEX_KINDS:
@@ -158,6 +163,18 @@ def _check_vector(table_id: UUID, vector: VectorFacts) -> None:
     _within(vector.offset, 0, MAX_SIZE, where, "offset")
     _within(vector.length, 1, MAX_SIZE, where, "length")
     _within(vector.cardinality, 1, MAX_ROWS, where, "cardinality")
+
+
+def _check_column_file(table_id: UUID, file: ColumnFile) -> None:
+    require(file.path, FileKind.COLUMN_FILE, table_id)
+    _within(file.segment, 1, MAX_COUNT, file.path, "segment")
+    _within(file.size, 1, MAX_SIZE, file.path, "size")
+    if len(file.sha256) != _HASH_BYTES:
+        raise InvalidInput(f"The SHA-256 of {file.path} has {_HASH_BYTES} bytes, not {len(file.sha256)}.")
+    if not file.fields or len(set(file.fields)) != len(file.fields):
+        raise InvalidInput(f"{file.path} has columns, and each of them once.")
+    for column in file.columns:
+        _check_column(column, file.path)
 
 
 def _check_compaction(table_id: UUID, operation: Compact) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Final
 from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog.commit import clones
+from moulin.catalog.commit import clones, publish_objects
 from moulin.catalog.objects import databases, tables
 from moulin.catalog.objects.names import NameOrId
 from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombstone_of
@@ -23,9 +24,10 @@ from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.draft import Draft, add_branches, add_rows
 from moulin.errors import AlreadyExists, InvalidInput, NotFound
-from moulin.model.entities import Branch, TableEntry
+from moulin.model.entities import Branch, BranchTable, TableEntry
 from moulin.model.ids import new_id
-from moulin.model.names import check_branch_name, on_branch
+from moulin.model.names import AT, check_branch_name, on_branch
+from moulin.model.operations import Kind
 
 
 def create(
@@ -46,7 +48,6 @@ def create(
     expires_at = None if expires_in is None else draft.now + int(expires_in * NANOS)
     row = {"id": branch_id, "name": name, "version": at, "created_at": draft.now, "expires_at": expires_at}
     connection.execute(b.insert().values(row))
-    add_rows(draft, b, [branch_id])
     made = _copy_databases(draft, branch_id, name)
     rows = [
         {
@@ -61,10 +62,11 @@ def create(
     ]
     if rows:
         connection.execute(s.branch_tables.insert(), rows)
-        c = s.branch_tables
-        add_branches(draft.lake(), [], connection.execute(sa.select(c).where(c.c.branch_id == branch_id)))
-    if only is None:
-        _copy_views(draft, made, {row["source_id"]: row["own_id"] for row in rows})
+        add_branches(draft.lake(), [], (SimpleNamespace(**one) for one in rows))
+    views = {} if only is not None else _copy_views(draft, made, {row["source_id"]: row["own_id"] for row in rows})
+    noted = publish_objects.began(connection, made, views)
+    connection.execute(b.update().where(b.c.id == branch_id).values(began=noted))
+    add_rows(draft, b, [branch_id])
     return load(connection, name)
 
 
@@ -103,21 +105,23 @@ def _copy_databases(draft: Draft, branch_id: UUID, name: str) -> dict[UUID, UUID
     return made
 
 
-def _copy_views(draft: Draft, made: dict[UUID, UUID], own: dict[UUID, UUID]) -> None:
-    """The views of main, over the tables of the branch; `own` has their ids by those of main's."""
+def _copy_views(draft: Draft, made: dict[UUID, UUID], own: dict[UUID, UUID]) -> dict[UUID, UUID]:
+    """The views of main, over the tables of the branch; `own` has their ids by those of main's. So has the result."""
     v, m, connection = s.views, s.view_members, draft.connection
+    copies: dict[UUID, UUID] = {}
     live = sa.select(v).where(v.c.tombstoned_at.is_(None), v.c.database_id.in_(list(made)))
     for row in connection.execute(live).all():
         chosen = sa.select(m.c.table_id).where(m.c.view_id == row.id).order_by(m.c.ordinal)
         members = list(connection.execute(chosen).scalars())
         if not own.keys() >= set(members):
             continue  # a table of it is younger than the branch
-        view_id = new_id()
+        view_id = copies[row.id] = new_id()
         values = {**row._mapping, "id": view_id, "database_id": made[row.database_id], "created_at": draft.now}
         connection.execute(v.insert().values(values))
         for ordinal, member in enumerate(members):
             connection.execute(m.insert().values(view_id=view_id, ordinal=ordinal, table_id=own[member]))
         add_rows(draft, v, [view_id])
+    return copies
 
 
 def find(connection: sa.Connection, name: str, *, include_dropped: bool = False) -> Any:
@@ -127,7 +131,7 @@ def find(connection: sa.Connection, name: str, *, include_dropped: bool = False)
         query = query.where(b.c.tombstoned_at.is_(None))
     row = connection.execute(query.order_by(b.c.tombstoned_at.desc().nulls_first()).limit(1)).first()
     if row is None:
-        raise NotFound(f"Branch {name!r} does not exist; make it with lake.branch({name!r}).")
+        raise databases.no_branch(name)
     return row
 
 
@@ -144,20 +148,25 @@ def load(connection: sa.Connection, name: str) -> Branch:
 
 def _to_branch(connection: sa.Connection, row: Any) -> Branch:
     c = s.branch_tables
-    counts = sa.select(sa.func.count(), sa.func.sum(sa.case((c.c.opened, 1), else_=0))).where(c.c.branch_id == row.id)
-    total, opened = connection.execute(counts).one()
+    both = sa.select(sa.func.count(), sa.func.sum(sa.case((c.c.opened, 1), else_=0))).where(c.c.branch_id == row.id)
+    total, opened = connection.execute(both).one()
     times = row.created_at, row.expires_at
-    return Branch(row.id, row.name, row.version, *times, total, opened or 0, tombstone_of(row))
+    counts = total, opened or 0
+    return Branch(row.id, row.name, row.version, *times, *counts, tombstone_of(row), row.published_version)
 
 
 def unopened(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Any]:
-    """The tables that live branches began with and that are not opened yet, by name."""
+    """The tables that live branches began with and that are not opened yet, by name.
+
+    A replica clones such a table for itself, without its being opened.
+    """
     d, c, b = s.databases, s.branch_tables, s.branches
+    cloned = sa.exists().where(s.tables.c.id == c.c.own_id).correlate(c)
     query = (
-        sa.select(c, b.c.version, d.c.name.label("database"))
+        sa.select(c, b.c.version, b.c.created_at, d.c.name.label("database"))
         .join(d, d.c.id == c.c.database_id)
         .join(b, b.c.id == c.c.branch_id)
-        .where(c.c.opened.is_(False), d.c.tombstoned_at.is_(None), *where)
+        .where(c.c.opened.is_(False), ~cloned, d.c.tombstoned_at.is_(None), *where)
         .order_by(c.c.name)
     )
     return list(connection.execute(query))
@@ -196,9 +205,87 @@ def open_table(draft: Draft, row: Any) -> None:
     mine = (c.c.branch_id == row.branch_id, c.c.source_id == row.source_id)
     if connection.execute(sa.select(c.c.opened).where(*mine)).scalar() is not False:
         return  # somebody else was faster
-    clones.clone(draft, row.source_id, row.database_id, row.name, row.version, table_id=row.own_id)
+    clone_table(draft, row)
     connection.execute(c.update().where(*mine).values(opened=True))
     add_branches(draft.lake(), [], connection.execute(sa.select(c).where(*mine)))
+
+
+def clone_table(draft: Draft, row: Any) -> None:
+    """Clone a table that `unopened` lists, as of the time when its branch began. That it is opened is not noted."""
+    source, parent, began = row.source_id, row.database_id, row.created_at
+    clones.clone(draft, source, parent, row.name, row.version, table_id=row.own_id, created_at=began)
+
+
+def version_to_read(connection: sa.Connection, row: Any, version: int | None) -> int | None:
+    """The version at which a table has the rows that it had at `version`; `row` is that of the table.
+
+    From the beginning of its branch until somebody opens it, a table on a branch has the rows that it is opened with.
+    """
+    if version is None or version >= row.created_version or row.base_id is None:
+        return version
+    b, c = s.branches, s.branch_tables
+    began = sa.select(b.c.version).join(c, c.c.branch_id == b.c.id).where(c.c.own_id == row.id)
+    since = connection.execute(began).scalar()
+    return version if since is None or version < since else int(row.created_version)
+
+
+_QUIET: Final = (Kind.COMPACT, Kind.CREATE_INDEX, Kind.UPDATE_INDEX, Kind.DROP_INDEX)
+
+
+def changed(connection: sa.Connection, name: str) -> list[BranchTable]:
+    """The tables of a branch that are not as they were when it began, by name. Tables that nobody opened are not."""
+    branch = find(connection, name)
+    t, d, c, h = s.tables, s.databases, s.branch_tables, s.table_commits
+    mine, began = d.alias("mine"), d.alias("began")
+    wrote = sa.exists().where(h.c.table_id == t.c.id, h.c.version > t.c.created_version, h.c.kind.not_in(_QUIET))
+    p = s.segment_spans
+    beside = sa.exists().where(p.c.table_id == t.c.id, p.c.removed_version == s.OPEN, p.c.columns_id != 0)
+    columns = (t.c.id, t.c.name, t.c.tombstoned_at, t.c.created_version, t.c.head_version, t.c.database_id)
+    query = (
+        sa.select(
+            *columns,
+            mine.c.name.label("database"),
+            c.c.source_id,
+            c.c.name.label("old_name"),
+            c.c.database_id.label("old_database_id"),
+            began.c.name.label("old_database"),
+            wrote.label("wrote"),
+            beside.label("beside"),
+        )
+        .join(mine, mine.c.id == t.c.database_id)
+        .join(c, sa.and_(c.c.own_id == t.c.id, c.c.branch_id == branch.id), isouter=True)
+        .join(began, began.c.id == c.c.database_id, isouter=True)
+        .where(mine.c.branch_id == branch.id)
+    )
+    found = [_branch_table(name, row) for row in connection.execute(query).all()]
+    found += _purged(connection, branch)
+    return sorted((one for one in found if one is not None), key=lambda one: one.after or one.before or "")
+
+
+def _purged(connection: sa.Connection, branch: Any) -> list[BranchTable | None]:
+    """Tables that were dropped on a branch so long ago that clean-up has taken them."""
+    c, d, t = s.branch_tables, s.databases, s.tables
+    query = sa.select(c, d.c.name.label("database")).join(d, d.c.id == c.c.database_id, isouter=True)
+    gone = ~sa.exists().where(t.c.id == c.c.own_id)
+    ending = AT + branch.name
+    return [
+        BranchTable(
+            row.source_id, row.own_id, f"{(row.database or '').removesuffix(ending)}.{row.name}", None, 0, 0, False
+        )
+        for row in connection.execute(query.where(c.c.branch_id == branch.id, c.c.opened, gone))
+    ]
+
+
+def _branch_table(branch: str, row: Any) -> BranchTable | None:
+    is_new, is_gone = row.source_id is None, row.tombstoned_at is not None
+    moved = not is_new and (row.old_name, row.old_database_id) != (row.name, row.database_id)
+    if (is_new and is_gone) or not (is_new or is_gone or moved or row.wrote):
+        return None
+    ending = AT + branch
+    before = None if is_new else f"{row.old_database.removesuffix(ending)}.{row.old_name}"
+    after = None if is_gone else f"{row.database.removesuffix(ending)}.{row.name}"
+    versions = row.created_version, row.head_version
+    return BranchTable(row.source_id, row.id, before, after, *versions, bool(row.wrote), bool(row.beside))
 
 
 def drop(draft: Draft, name: str, *, grace_seconds: float) -> Branch:

@@ -4,23 +4,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from moulin.catalog.objects import databases, tables
+from moulin.catalog.objects.births import add_births, add_steps, own_births
 from moulin.catalog.objects.history import own_sequences, packed_rows
 from moulin.catalog.objects.names import NameOrId, require_free_name
 from moulin.catalog.segments import bases
 from moulin.catalog.segments import live as segments
-from moulin.catalog.segments.sql_rows import CARRIED, select_spans, span_row
+from moulin.catalog.segments.sql_rows import CARRIED, Partition, partition_ids, select_spans, span_row
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
+from moulin.catalog.sql.pool import chunks
+from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id, new_snapshot_id
-from moulin.model.names import check_name
+from moulin.model.names import check_new_name
 from moulin.model.tags import shown
 
 CLONE = "clone"
@@ -34,14 +38,17 @@ def clone(
     version: int | None = None,
     *,
     table_id: UUID | None = None,
+    created_at: int | None = None,
 ) -> TableState:
     """Make a table with the rows, columns and settings that another one has at `version`, by default now.
 
     Row ids, sequence numbers and what they say of versions are those of the source; names of versions are not taken
-    over. With `table_id`, the id of the clone, the source may have been dropped since. Costs what the settings of the
-    source take, however many segments and commits it has.
+    over. With `table_id`, the id of the clone, the source may have been dropped since. `created_at` is the time from
+    which the clone has these rows, by default now. Costs what the settings of the source take, however many segments
+    and commits it has.
     """
-    check_name(name, "table")
+    if table_id is None:
+        check_new_name(name, "table")
     connection = draft.connection
     row = tables.find_by_id(connection, source_id, dropped_after=None if table_id is None else -1)
     at = row.lake_version if version is None else version
@@ -55,7 +62,7 @@ def clone(
             id=table_id,
             database_id=parent.id,
             name=name,
-            created_at=draft.now,
+            created_at=draft.now if created_at is None else created_at,
             created_version=draft.version,
             head_version=draft.version,
             oldest_version=draft.version,
@@ -85,9 +92,21 @@ def clone(
     if base.table_id != source_id:
         _copy_own(draft, source_id, table_id, at)
         _copy_sequences(draft, source_id, table_id, state.last_sequence)
+        _copy_births(draft, source_id, table_id, at)
     summary = {"cloned-table": f"{row.database}.{row.name}", "cloned-version": str(at)}
     snapshot_id = new_snapshot_id()
-    tables.record_commit(draft, made, 0, CLONE, snapshot_id, made.next_row_id, 0, summary, properties_changed=True)
+    tables.record_commit(
+        draft,
+        made,
+        0,
+        CLONE,
+        snapshot_id,
+        made.next_row_id,
+        0,
+        summary,
+        properties_changed=True,
+        timestamp_ns=made.created_at,
+    )
     add_rows(draft, s.tables, [table_id])
     tables.fill_state(draft.table(table_id), made)
     draft.reroute()
@@ -134,6 +153,26 @@ def _copy_sequences(draft: Draft, source_id: UUID, table_id: UUID, last: int) ->
         draft.connection.execute(s.table_commits.insert(), row)
 
 
+def _copy_births(draft: Draft, source_id: UUID, table_id: UUID, version: int) -> None:
+    """Which versions of the source itself made rows."""
+    given = {first: made for first, made in own_births(draft.connection, source_id).items() if made <= version}
+    add_births(draft.table(table_id), given)
+    add_steps(draft.connection, table_id, given)
+
+
+def _copy_partitions(
+    connection: sa.Connection, source_id: UUID, table_id: UUID, numbers: Collection[int]
+) -> dict[int, int]:
+    """Partitions of a table for a clone of it, by those of the table: filters look at its own and its base's."""
+    t = s.partitions
+    found: dict[int, Partition] = {}
+    for chunk in chunks(sorted(numbers)):
+        query = sa.select(t.c.id, t.c.spec_id, t.c.tuple).where(t.c.id.in_(chunk), t.c.table_id == source_id)
+        found.update({row[0]: (row[1], segments.decode_partition(row[2])) for row in connection.execute(query)})
+    made = partition_ids(connection, table_id, set(found.values())) if found else {}
+    return {number: made[partition] for number, partition in found.items()}
+
+
 def _copy_own(draft: Draft, source_id: UUID, table_id: UUID, version: int) -> None:
     """What a clone has of its own at a version, and its masks, for a clone of it."""
     connection, m, p = draft.connection, s.span_masks, s.segment_spans
@@ -145,12 +184,16 @@ def _copy_own(draft: Draft, source_id: UUID, table_id: UUID, version: int) -> No
         draft.table(table_id).masks.extend(bases.masks(connection, table_id))
     own = connection.execute(select_spans().where(*bases.in_level(p, bases.Level(source_id, version)))).all()
     if own:
-        spans = [
-            span_row(table_id, row.segment, row.vector_id, draft.version, [getattr(row, name) for name in CARRIED])
-            for row in own
-        ]
+        partitions = _copy_partitions(connection, source_id, table_id, {row.partition_id for row in own})
+        spans = []
+        for row in own:
+            partition_id, *carried = (getattr(row, name) for name in CARRIED)
+            carried = [partitions.get(partition_id, partition_id), *carried]
+            spans.append(span_row(table_id, row.segment, row.vector_id, draft.version, carried))
         connection.execute(p.insert(), spans)
     for segment in segments.by_number(connection, table_id, [row.segment for row in own], draft.version).values():
         ref = segments.existing_ref(table_id, segment)
         ref.dv_version = draft.version
+        if segment.columns_id:
+            codec.require_feature(draft.table(table_id), codec.FEATURE_COLUMN_FILES)
         draft.table(table_id).data_files.append(ref)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog.commit import arrivals, data, indexes, regions, restore, settings
+from moulin.catalog.commit import arrivals, data, fills, indexes, regions, restore, settings
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.objects import tables
@@ -23,7 +23,7 @@ from moulin.catalog.sql.draft import MOST_DELTAS, SEQUENCES_PER_DELTA, Draft
 from moulin.errors import InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.ids import new_snapshot_id
-from moulin.model.operations import AlterSchema, Append, DataOperation, IndexOperation, Restore, Upsert
+from moulin.model.operations import AlterSchema, Append, DataOperation, Fill, IndexOperation, Restore, Upsert
 from moulin.model.schema.change import CastColumn
 
 
@@ -90,7 +90,10 @@ def _apply(draft: Draft, commits: Sequence[TableCommit], ordinals: dict[UUID, in
         regions.advance(change)
         match commit.operation:
             case DataOperation():
+                fills.refuse_values(change, commit.operation.added)
                 data.apply_data(change, commit.operation)
+            case Fill():
+                fills.apply_fill(change, commit.operation)
             case Restore():
                 restore.apply_restore(change, commit.operation)
             case indexed if isinstance(indexed, IndexOperation):

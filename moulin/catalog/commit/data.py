@@ -54,9 +54,9 @@ def apply_data(change: TableChange, operation: DataOperation) -> None:
         change.require_nothing_erased()
     arrivals.check_numbers(change, operation)
     spans = _expected_spans(change, expected)
-    _remove(change, [spans[e.segment] for e in operation.removed])
+    remove(change, [spans[e.segment] for e in operation.removed])
     if isinstance(operation, Overwrite) and operation.everything:
-        _remove(change, list(open_spans(change)))
+        remove(change, list(open_spans(change)))
     _replace_vectors(change, [(spans[v.expected.segment], v) for v in operation.vectors])
     _add(change, operation.added, operation.added_vectors, same_rows=isinstance(operation, Compact))
     if isinstance(operation, Compact):
@@ -93,14 +93,14 @@ def _expected_spans(change: TableChange, expected: Sequence[Expected]) -> dict[i
     for e in expected:
         span = spans.get(e.segment)
         if span is None:
-            raise change.stale(f"segment {e.segment}", "live", "gone", _versions_that_touched(change, e.segment))
+            raise change.stale(f"segment {e.segment}", "live", "gone", versions_that_touched(change, e.segment))
         if span.vector_id != e.vector_id:
-            touched = _versions_that_touched(change, e.segment)
+            touched = versions_that_touched(change, e.segment)
             raise change.stale(f"the deletion vector of segment {e.segment}", e.vector_id, span.vector_id, touched)
     return spans
 
 
-def _versions_that_touched(change: TableChange, segment: int) -> set[int]:
+def versions_that_touched(change: TableChange, segment: int) -> set[int]:
     p = s.segment_spans
     query = sa.select(p.c.added_version, p.c.removed_version)
     query = query.where(p.c.segment == segment, p.c.table_id == change.table_id)
@@ -126,7 +126,7 @@ def inline(spans: Sequence[Any]) -> int:
     return sum(bool(span.inline) for span in spans)
 
 
-def _remove(change: TableChange, spans: Sequence[Any]) -> None:
+def remove(change: TableChange, spans: Sequence[Any]) -> None:
     if not spans:
         return
     close_spans(change, spans)
@@ -158,21 +158,30 @@ def _replace_vectors(change: TableChange, vectors: Sequence[tuple[Any, NewVector
                 path=span.path, number=span.segment, status=codec.EXISTING, dv_version=change.draft.version
             )
             codec.set_vector(ref, vector)
+            note_columns(change, ref, span.columns_id)
             change.manifest.data_files.append(ref)
     change.connection.execute(s.segment_spans.insert(), reopened)
-    _describe(change, [span.segment for span in spans if span.table_id != change.table_id])
+    describe(change, [span.segment for span in spans if span.table_id != change.table_id])
     rows = sum(vector.cardinality - span.deleted for span, vector in zip(spans, stored, strict=True))
     change.add(rows=-rows)
     change.count("deleted-records", rows)
     change.count("changed-deletion-vectors", len(vectors))
 
 
-def _describe(change: TableChange, numbers: Sequence[int]) -> None:
+def note_columns(change: TableChange, ref: pb.DataFileRef, columns_id: int) -> None:
+    """Say in a manifest that a segment keeps its column files, which an earlier manifest has described."""
+    if columns_id:
+        ref.columns_id = columns_id
+        codec.require_feature(change.manifest, codec.FEATURE_COLUMN_FILES)
+
+
+def describe(change: TableChange, numbers: Sequence[int]) -> None:
     """Put all about segments of the base into the manifest: the table's own manifests have not described them."""
     live = segments.by_number(change.connection, change.table_id, numbers, change.draft.version) if numbers else {}
     for segment in live.values():
         ref = segments.existing_ref(change.table_id, segment)
         ref.dv_version = change.draft.version
+        note_columns(change, ref, segment.columns_id)
         change.manifest.data_files.append(ref)
 
 
@@ -220,7 +229,7 @@ def _add(
         classes |= 1 << k if k >= 0 else 0
         vector_id = live.vector.id if live.vector else 0
         times = facts.time_min or 0, facts.time_max or 0
-        carried = (partition_id, k, *times, first_row_id, sequence, version)
+        carried = (partition_id, k, *times, first_row_id, sequence, version, 0)
         span_rows.append(span_row(change.table_id, facts.number, vector_id, version, carried))
         first_row_id += facts.rows
     _SEGMENTS.run(change.connection, *segment_rows)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from moulin.catalog.commit import arrivals
 from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.objects import tables
+from moulin.catalog.segments import live as segments
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import Pool, chunks
 from moulin.errors import Corrupt, FailedPrecondition, InvalidInput, NotFound, Unsupported
@@ -26,10 +27,19 @@ from moulin.formats import deletion_vector, secondary_index
 from moulin.formats.segment.footer import check_level, read_footer, split_offsets
 from moulin.model.alteration import altered
 from moulin.model.entities import TableState
-from moulin.model.facts import ColumnFacts, SegmentFacts, VectorFacts
+from moulin.model.facts import ColumnFacts, ColumnFile, SegmentFacts, VectorFacts
 from moulin.model.layout.bounds import bound_from_bytes
 from moulin.model.layout.partition import decode_partition
-from moulin.model.operations import AlterSchema, Compact, CreateIndex, DataOperation, IndexFile, Kind, UpdateIndex
+from moulin.model.operations import (
+    AlterSchema,
+    Compact,
+    CreateIndex,
+    DataOperation,
+    Fill,
+    IndexFile,
+    Kind,
+    UpdateIndex,
+)
 from moulin.model.schema.values import PrimitiveType
 from moulin.storage import paths
 from moulin.storage.segment_source import open_segment
@@ -66,6 +76,7 @@ def require_delivered(
     require_objects(store, objects)
     _each(lambda facts: check_footer(store, facts), added)
     _check_vectors(pool, store, commits)
+    _check_column_files(pool, store, commits)
     operations = [commit.operation for commit in commits]
     files = [one for op in operations if isinstance(op, CreateIndex | UpdateIndex) for one in op.files]
     _each(lambda file: check_index(store, file), files)
@@ -108,6 +119,37 @@ def _check_vectors(pool: Pool, store: Store, commits: Sequence[TableCommit]) -> 
             query = sa.select(g.c.number, g.c.rows).where(g.c.number.in_(chunk))
             rows |= {row.number: row.rows for row in connection.execute(query)}
     _each(lambda some: check_vectors(store, some, rows), list(vectors.values()))
+
+
+def _check_column_files(pool: Pool, store: Store, commits: Sequence[TableCommit]) -> None:
+    """Refuse column files that do not have the row groups of the files that they lie beside."""
+    fills = [commit for commit in commits if isinstance(commit.operation, Fill)]
+    for commit in fills:
+        assert isinstance(commit.operation, Fill)
+        files = {file.segment: file for file in commit.operation.files}
+        with pool.read() as connection:
+            version = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
+            live = segments.by_number(connection, commit.table_id, list(files), version, with_columns=False)
+        _each(lambda one: check_column_file(store, files[one.facts.number], one.facts), list(live.values()))  # noqa: B023
+
+
+def check_column_file(store: Store, file: ColumnFile, facts: SegmentFacts) -> None:
+    """Refuse a column file whose row groups are not those of the segment."""
+    try:
+        with store.reader(file.path, file.size) as source:
+            found = read_footer(source, file.path)
+        with open_segment(store, facts) as source:
+            base = read_footer(source, facts.path)
+    except NotFound:
+        raise _missing(file.path) from None
+    except Corrupt as error:
+        raise InvalidInput(error.message) from None
+    if _group_rows(found) != _group_rows(base):
+        raise InvalidInput(f"{file.path} does not have the row groups of {facts.path}.")
+
+
+def _group_rows(footer: Any) -> list[int]:
+    return [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
 
 
 def check_vectors(store: Store, vectors: Sequence[VectorFacts], rows: Mapping[int, int]) -> None:
@@ -189,7 +231,7 @@ def named_objects(commit: TableCommit) -> Iterator[_Object]:
         yield from ((path, end, True) for path, end in ends.items())
     if isinstance(operation, Compact):
         yield from ((path, 0, True) for path in operation.journals)
-    if isinstance(operation, CreateIndex | UpdateIndex):
+    if isinstance(operation, CreateIndex | UpdateIndex | Fill):
         yield from ((file.path, file.size, False) for file in operation.files)
 
 

@@ -123,6 +123,9 @@ def _still(connection: sa.Connection, prepared: PreparedErase) -> list[UUID]:
 
 def _require_examined(connection: sa.Connection, prepared: PreparedErase, changed: Sequence[int]) -> None:
     p = s.segment_spans
+    filled = sa.select(p.c.segment).where(p.c.table_id.in_(prepared.family), p.c.columns_id != 0)
+    if connection.execute(filled.limit(1)).first() is not None:
+        raise Moved  # and then refused
     came = sa.select(p.c.segment).join(s.segments, s.segments.c.number == p.c.segment).distinct()
     came = came.where(p.c.table_id.in_(prepared.family), p.c.added_version > prepared.read_version)
     came = came.where(s.segments.c.added_version > prepared.read_version)

@@ -20,12 +20,14 @@ from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
 from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import AlreadyExists, NotFound
+from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.entities import Index
 from moulin.model.operations import CreateIndex, DropIndex, IndexFile, IndexOperation, Kind, UpdateIndex
 from moulin.model.schema.values import Schema
 
 _NAMED = 2000
+_BITMAPS = ("bitmap", "label_list")
 _OF_TABLE = Prepared(
     sa.select(s.indexes).where(s.indexes.c.table_id == sa.bindparam("table_id")).order_by(s.indexes.c.name)
 )
@@ -79,7 +81,7 @@ def drop_without_column(change: TableChange, schema: Schema) -> None:
 def list_all(connection: sa.Connection, table_id: UUID) -> list[Index]:
     """The indexes of a table, by name."""
     rows = _OF_TABLE.all(connection, {"table_id": table_id})
-    return [Index(row.id, row.name, row.kind, row.field_id, row.created_version) for row in rows]
+    return [Index(row.id, row.name, row.kind, row.field_id, row.created_version, row.created_at) for row in rows]
 
 
 def covering(connection: sa.Connection, index_id: UUID, segments: Collection[int]) -> dict[str, tuple[int, list[int]]]:
@@ -134,7 +136,7 @@ def fill_manifest(connection: sa.Connection, table_id: UUID, manifest: pb.Manife
     """Put all indexes, and the coverage of live segments, into a full manifest."""
     c, f, p = s.index_coverage, s.index_files, s.segment_spans
     for index in list_all(connection, table_id):
-        manifest.indexes.append(index_entry(index))
+        _add_entry(manifest, index)
     live = sa.exists().where(p.c.segment == c.c.segment, p.c.table_id == c.c.table_id, p.c.removed_version == s.OPEN)
     segments: dict[str, list[int]] = defaultdict(list)
     for row in connection.execute(sa.select(c.c.path, c.c.segment).where(c.c.table_id == table_id, live)):
@@ -148,7 +150,11 @@ def replay(connection: sa.Connection, table_id: UUID, manifest: pb.Manifest) -> 
     """Take in what a manifest says of indexes."""
     for index in manifest.indexes:
         row = {"id": UUID(bytes=index.id), "table_id": table_id, "name": index.name, "kind": index.kind}
-        more = {"field_id": index.field_id, "created_version": index.created_version}
+        more = {"field_id": index.field_id, "created_version": index.created_version, "created_at": None}
+        if index.HasField("created_at"):
+            more["created_at"] = index.created_at
+        elif index.created_version == manifest.version:
+            more["created_at"] = manifest.timestamp_ns
         connection.execute(s.indexes.insert().values(**row, **more))
     for file in manifest.index_files:
         _insert_file(connection, table_id, file)
@@ -165,10 +171,11 @@ def _create(change: TableChange, operation: CreateIndex) -> None:
         raise AlreadyExists(f"{change.name} has an index {operation.name!r}; choose another name or drop it first.")
     if tables.load(connection, change.row).schema.find_column_name(operation.field_id) is None:
         raise change.stale(f"the column of index {operation.name!r}", "there", "gone")
-    new = Index(operation.id, operation.name, operation.index_kind, operation.field_id, change.draft.version)
+    draft = change.draft
+    new = Index(operation.id, operation.name, operation.index_kind, operation.field_id, draft.version, draft.now)
     row = {"id": new.id, "table_id": change.table_id, "name": new.name, "kind": new.kind, "field_id": new.field_id}
-    connection.execute(i.insert().values(**row, created_version=new.created_version))
-    change.manifest.indexes.append(index_entry(new))
+    connection.execute(i.insert().values(**row, created_version=new.created_version, created_at=new.created_at))
+    _add_entry(change.manifest, new)
 
 
 def _require(change: TableChange, operation: UpdateIndex | DropIndex) -> None:
@@ -231,6 +238,12 @@ def _delete(connection: sa.Connection, index_id: UUID) -> None:
     connection.execute(s.indexes.delete().where(s.indexes.c.id == index_id))
 
 
+def _add_entry(manifest: pb.Manifest, index: Index) -> None:
+    manifest.indexes.append(index_entry(index))
+    if index.kind in _BITMAPS:
+        codec.require_feature(manifest, codec.FEATURE_BITMAP_INDEXES)
+
+
 def index_entry(index: Index) -> pb.Index:
     return pb.Index(
         id=index.id.bytes,
@@ -238,6 +251,7 @@ def index_entry(index: Index) -> pb.Index:
         kind=index.kind,
         field_id=index.field_id,
         created_version=index.created_version,
+        created_at=index.created_at,
     )
 
 

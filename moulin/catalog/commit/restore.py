@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from moulin.catalog.commit import indexes
-from moulin.catalog.commit.data import close_spans, inline, reopen_span
+from moulin.catalog.commit.data import close_spans, inline, note_columns, reopen_span
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects import tables
 from moulin.catalog.segments import live as segments
@@ -36,11 +36,16 @@ def apply_restore(change: TableChange, operation: Restore) -> None:
     ).all()
     ended = sa.and_(p.c.removed_version > target, p.c.removed_version < s.OPEN, p.c.added_version <= target)
     older = [*change.connection.execute(select_spans().where(mine, ended)), *_masked_since(change, target)]
-    same = {(r.segment, r.vector_id) for r in newer} & {(r.segment, r.vector_id) for r in older}
-    closed = [row for row in newer if (row.segment, row.vector_id) not in same]
-    opened = [row for row in older if (row.segment, row.vector_id) not in same]
+    same = set(map(_content, newer)) & set(map(_content, older))
+    closed = [row for row in newer if _content(row) not in same]
+    opened = [row for row in older if _content(row) not in same]
     _close(change, closed)
     _open(change, opened)
+
+
+def _content(row: Any) -> tuple[int, int, int]:
+    """What tells two spans apart, but for their versions."""
+    return row.segment, row.vector_id, row.columns_id
 
 
 def _masked_since(change: TableChange, target: int) -> list[Any]:
@@ -73,7 +78,9 @@ def _open(change: TableChange, rows: list[Any]) -> None:
     # With all facts: a reader of manifests may have started after these segments were last live.
     live = segments.by_number(change.connection, change.table_id, [row.segment for row in rows], change.draft.version)
     for segment in live.values():
-        change.manifest.data_files.append(segments.existing_ref(change.table_id, segment))
+        ref = segments.existing_ref(change.table_id, segment)
+        note_columns(change, ref, segment.columns_id)
+        change.manifest.data_files.append(ref)
     live_rows = sum(row.rows - row.deleted for row in rows)
     change.add(segments=len(rows), rows=live_rows, bytes=sum(row.size for row in rows), inline=inline(rows))
     if inline(rows):

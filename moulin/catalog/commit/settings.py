@@ -6,7 +6,7 @@ import json
 
 import sqlalchemy as sa
 
-from moulin.catalog.commit import indexes, required
+from moulin.catalog.commit import fills, indexes, required
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
@@ -58,6 +58,7 @@ def _alter_schema(change: TableChange, operation: AlterSchema) -> None:
     _keep_regions(change, changed)
     if any(isinstance(one, SetRequired) for one in operation.changes):
         required.require_filled(change, before, changed)
+    fills.alter(change, before, state, operation.changes)
     tables.store_setting(change.draft, s.table_schemas, change.table_id, changed.schema_id, schema_to_json(changed))
     change.updates.update(schema_id=changed.schema_id, last_column_id=state.last_column_id)
     indexes.drop_without_column(change, changed)

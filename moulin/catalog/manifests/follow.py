@@ -193,7 +193,7 @@ def _apply_lake(connection: sa.Connection, manifest: pb.Manifest, forgotten: dic
         _upsert(connection, s.requests, request_row(request))
     for purged in manifest.purged:
         forgotten.pop(UUID(bytes=purged), None)
-        _purge(connection, UUID(bytes=purged))
+        purge(connection, UUID(bytes=purged))
 
 
 def _apply_ingest(connection: sa.Connection, manifest: pb.Manifest) -> None:
@@ -226,7 +226,7 @@ def _upsert(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> 
         connection.execute(table.insert().values(row))
 
 
-def _purge(connection: sa.Connection, gone: UUID) -> None:
+def purge(connection: sa.Connection, gone: UUID) -> None:
     """A database, table, view, branch, token or stream and all rows that belong to it."""
     connection.execute(s.branch_tables.delete().where(s.branch_tables.c.branch_id == gone))
     connection.execute(s.view_members.delete().where(s.view_members.c.view_id == gone))
@@ -275,7 +275,7 @@ class _TableFollow(TableReplay):
             ):
                 carried = tuple(getattr(row, name) for name in CARRIED)
                 sums = (row.rows, row.size, row.inline, row.deleted)
-                self._carried[row.segment] = carried
+                self._carried[row.segment] = carried[:-1]  # the column files are those of the span
                 self._open[row.segment] = Span(row.vector_id, row.added_version, carried, *sums)
                 self._loaded[row.segment] = row.id
                 live = {"segments": 1, "rows": row.rows - row.deleted, "bytes": row.size, "inline": int(row.inline)}

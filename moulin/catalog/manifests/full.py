@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from moulin.catalog.commit import indexes, regions
 from moulin.catalog.manifests.scrub import unfinished
 from moulin.catalog.objects import tables
+from moulin.catalog.objects.births import add_births, own_births
 from moulin.catalog.objects.history import own_sequences
 from moulin.catalog.segments import bases
 from moulin.catalog.segments import live as segments
@@ -27,6 +28,7 @@ from moulin.catalog.sql.draft import (
 from moulin.catalog.sql.pool import Pool
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
+from moulin.formats.merutable_schema import merutable_properties
 from moulin.storage import paths
 
 
@@ -68,21 +70,38 @@ def _table(connection: sa.Connection, lake_uuid: UUID, table_id: UUID) -> pb.Man
     manifest.table_uuid = str(table_id)
     manifest.tables.append(table_id.bytes)
     manifest.snapshot_id = last[-1].snapshot_id
+    if (previous := _previous(connection, table_id, version)) is not None:
+        manifest.previous_snapshot_id = previous
     tables.fill_state(manifest, row)
     for name, source in tables.SETTINGS.items():
         settings = connection.execute(sa.select(source.c[1], source.c.json).where(source.c.table_id == table_id))
         getattr(manifest.table, name).extend(pb.Setting(id=setting[0], json=setting[1]) for setting in settings)
+    schema = tables.parse_schema(next(one.json for one in manifest.table.schemas if one.id == row.schema_id))
+    manifest.properties.update(merutable_properties(row.name, schema, row.last_column_id))
     manifest.commits.extend(_commit(commit) for commit in last)
     # Whoever starts here needs the properties even if it was an older version that changed them.
     manifest.commits[-1].properties_json = json.dumps(dict(row.properties), sort_keys=True)
     manifest.sequence_versions.update(own_sequences(connection, table_id))
+    add_births(manifest, own_births(connection, table_id))
     manifest.data_files.extend(segments.refs_at_version(connection, table_id, version))
+    if any(ref.adopted or ref.dv_adopted for ref in manifest.data_files):
+        codec.require_feature(manifest, codec.FEATURE_BRANCHES)
+    if any(ref.columns_id for ref in manifest.data_files):
+        codec.require_feature(manifest, codec.FEATURE_COLUMN_FILES)
     manifest.masks.extend(bases.masks(connection, table_id))
     if row.inline:
         codec.require_feature(manifest, codec.FEATURE_INLINE_SEGMENTS)
     manifest.regions.extend(regions.stored(connection, table_id))
     indexes.fill_manifest(connection, table_id, manifest)
     return manifest
+
+
+def _previous(connection: sa.Connection, table_id: UUID, version: int) -> int | None:
+    """The snapshot that a version of a table follows; None when there is none, or it is forgotten."""
+    c = s.table_commits
+    before = sa.select(c.c.snapshot_id).where(c.c.table_id == table_id, c.c.version < version, c.c.ordinal >= 0)
+    found = connection.execute(before.order_by(c.c.version.desc(), c.c.ordinal.desc()).limit(1)).scalar()
+    return None if found is None else int(found)
 
 
 def _commit(row: Any) -> pb.Commit:

@@ -156,6 +156,8 @@ def branch_row(row: pb.Branch) -> dict[str, Any]:
         "version": row.version,
         "created_at": row.created_at,
         "expires_at": _optional(row, "expires_at"),
+        "published_version": _optional(row, "published_version"),
+        "began": json.loads(row.began_json) if row.HasField("began_json") else None,
         **_tombstone(row),
     }
 

@@ -147,6 +147,17 @@ class Publisher:
             for _ in scrub_object(self._pool, self._store, path, Scrubber(erasure)):
                 pass
 
+    def write_every_full(self) -> None:
+        """A full manifest of each table and of the lake, as they are now.
+
+        A manifest that is missing matters then only to versions before these, until clean-up forgets them.
+        """
+        with self._pool.read() as connection:
+            table_ids = connection.execute(sa.select(s.tables.c.id)).scalars().all()
+        for table_id in table_ids:
+            self.write_full(table_id)
+        self.write_full(None)
+
     def published_version(self) -> int:
         """Every manifest up to this version is in storage."""
         with self._pool.read() as connection:

@@ -16,9 +16,11 @@ import sqlalchemy as sa
 from moulin.catalog.commit import indexes, regions
 from moulin.catalog.expiry import forget
 from moulin.catalog.objects import tables
+from moulin.catalog.objects.births import packed_steps, read_births
 from moulin.catalog.objects.history import packed_rows
 from moulin.catalog.old_versions import forget_commits
 from moulin.catalog.segments.bases import Level, in_level
+from moulin.catalog.segments.column_sets import file_row, set_rows
 from moulin.catalog.segments.live import time_class
 from moulin.catalog.segments.sql_rows import (
     input_rows,
@@ -45,6 +47,8 @@ _FILLED = (
     s.partitions,
     s.segments,
     s.deletion_vectors,
+    s.column_files,
+    s.column_sets,
     s.segment_spans,
     s.span_masks,
     s.merge_inputs,
@@ -89,6 +93,8 @@ class TableReplay:
         self._facts: dict[int, tuple[int, int, bool]] = {}
         self._carried: dict[int, tuple[int, ...]] = {}
         self._vectors: dict[int, int] = {}  # id -> cardinality
+        self._column_sets: set[int] = set()
+        self._column_files: set[str] = set()
         self._partitions: dict[tuple[int, tuple[bytes | None, ...]], int] = {}
         self._rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in _FILLED}
         self._time_classes = 0
@@ -104,7 +110,8 @@ class TableReplay:
         for ref in manifest.data_files:
             self._add_segment(ref)
             self._add_vector(ref, ref.dv_version)
-            self._open_span(ref.number, ref.dv_id, ref.since_version)
+            self._add_columns(ref, ref.since_version)
+            self._open_span(ref.number, ref.dv_id, ref.columns_id, ref.since_version)
         self._add_past(manifest)
 
     def extend(self, manifest: pb.Manifest) -> bool:
@@ -124,11 +131,13 @@ class TableReplay:
                     self._mask(ref.number, version)
                 self._add_segment(ref)
                 self._add_vector(ref, version)
-                self._open_span(ref.number, ref.dv_id, version)
+                self._add_columns(ref, version)
+                self._open_span(ref.number, ref.dv_id, ref.columns_id, version)
             else:
                 self._add_vector(ref, version)
+                self._add_columns(ref, version)
                 self._close_span(ref.number, version)
-                self._open_span(ref.number, ref.dv_id, version)
+                self._open_span(ref.number, ref.dv_id, ref.columns_id, version)
         self._add_past(manifest)
         for row in input_rows(self._table_id, version, manifest.merge_inputs):
             self._insert(s.merge_inputs, row)
@@ -137,9 +146,10 @@ class TableReplay:
         return True
 
     def _add_past(self, manifest: pb.Manifest) -> None:
-        """Which versions older sequence numbers were given in: full manifests say it, and the first one of a clone."""
+        """Which versions older sequence numbers and row ids were given in: full manifests say it, and the first one of
+        a clone."""
         past = ((number, first) for number, first in manifest.sequence_versions.items() if first != manifest.version)
-        for row in packed_rows(self._table_id, sorted(past)):
+        for row in (*packed_rows(self._table_id, sorted(past)), *packed_steps(self._table_id, read_births(manifest))):
             self._insert(s.table_commits, row)
 
     def _set_head(self, manifest: pb.Manifest) -> None:
@@ -161,31 +171,76 @@ class TableReplay:
 
     def _add_segment(self, ref: pb.DataFileRef) -> None:
         partition_id = self._partitions[_partition(ref)]
-        owner = UUID(bytes=ref.owner) if ref.owner else self._table_id
-        row = segment_row(owner, ref, partition_id)
+        row = segment_row(self._owner(ref), ref, partition_id)
         k = time_class(row["time_min"], row["time_max"])
         times = row["time_min"] or 0, row["time_max"] or 0
         joined = ref.first_row_id, ref.sequence, ref.added_version
         self._carried[ref.number] = (partition_id, k, *times, *joined)
+        self._time_classes |= 1 << k if k >= 0 else 0
+        known = self._may_be_shared(ref) and self._is_known(s.segments.c.number, ref.number)
+        if known and ref.adopted:
+            self._adopt(s.segments, s.segments.c.number, ref.number, partition_id=partition_id)
         if ref.number in self._facts:
             return
-        if not ref.owner or not self._is_known(s.segments.c.number, ref.number):
+        if not known:
             self._insert(s.segments, row)
-        self._time_classes |= 1 << k if k >= 0 else 0
         self._facts[ref.number] = (ref.num_rows, ref.file_size, row["inline"])
         self.highest_segment = max(self.highest_segment, ref.number)
         self.segments += 1
 
+    def _owner(self, ref: pb.DataFileRef) -> UUID:
+        """The table that a segment belongs to; where the one that it was made for is gone, the one that has it."""
+        if not ref.owner or ref.adopted:
+            return self._table_id
+        owner = UUID(bytes=ref.owner)
+        return owner if self._is_known(s.tables.c.id, owner) else self._table_id
+
     def _add_vector(self, ref: pb.DataFileRef, version: int) -> None:
         vector = codec.ref_to_vector(ref)
-        if vector is not None and vector.id not in self._vectors:
+        if vector is None:
+            return
+        known = self._may_be_shared(ref) and self._is_known(s.deletion_vectors.c.id, vector.id)
+        if known and ref.dv_adopted:
+            self._adopt(s.deletion_vectors, s.deletion_vectors.c.id, vector.id)
+        if vector.id not in self._vectors:
             self._vectors[vector.id] = vector.cardinality
-            if not ref.owner or not self._is_known(s.deletion_vectors.c.id, vector.id):
+            if not known:
                 self._insert(s.deletion_vectors, vector_row(self._table_id, vector, version))
             self.highest_vector = max(self.highest_vector, vector.id)
 
-    def _is_known(self, column: sa.Column[int], number: int) -> bool:
-        """Whether the table that a segment or vector was made for brought it; it may have no use for it any more."""
+    def _may_be_shared(self, ref: pb.DataFileRef) -> bool:
+        """Whether another table may have brought a segment or its vector: the source of a clone, or who took it over.
+
+        Only clones are published, and so only what they made goes to another table.
+        """
+        is_clone = self._state is not None and bool(self._state.base_id)
+        return bool(ref.owner) or ref.adopted or ref.dv_adopted or is_clone
+
+    def _adopt(self, table: sa.Table, key: sa.Column[int], number: int, **values: int) -> None:
+        """Take over the row of a segment or vector that a branch made."""
+        self._connection.execute(table.update().where(key == number).values(table_id=self._table_id, **values))
+
+    def _add_columns(self, ref: pb.DataFileRef, version: int) -> None:
+        """The column files that a reference describes, and their set; one that names a set alone was described."""
+        if not ref.columns_id or ref.columns_id in self._column_sets:
+            return
+        self._column_sets.add(ref.columns_id)
+        self.highest_vector = max(self.highest_vector, ref.columns_id)  # they are numbered together
+        files = [codec.decode_file(file) for file in ref.column_files]
+        if not files:
+            if not self._is_known(s.column_sets.c.id, ref.columns_id):
+                raise self.damaged(f"the column files of segment {ref.number} were never described")
+            return
+        for file in files:
+            if file.path not in self._column_files and not self._is_known(s.column_files.c.path, file.path):
+                self._insert(s.column_files, file_row(self._table_id, file, version))
+            self._column_files.add(file.path)
+        if not self._is_known(s.column_sets.c.id, ref.columns_id):
+            for row in set_rows(self._table_id, ref.columns_id, files):
+                self._insert(s.column_sets, row)
+
+    def _is_known(self, column: sa.Column[Any], number: int | str | UUID) -> bool:
+        """Whether the table that something was made for brought it; it may have no use for it any more."""
         return self._connection.execute(sa.select(column).where(column == number)).first() is not None
 
     def _add_masks(self, manifest: pb.Manifest) -> None:
@@ -198,10 +253,10 @@ class TableReplay:
             self._masks.add(number)
             self._insert(s.span_masks, {"segment": number, "added_version": version})
 
-    def _open_span(self, number: int, vector_id: int, version: int) -> None:
+    def _open_span(self, number: int, vector_id: int, columns_id: int, version: int) -> None:
         if number in self._open or number not in self._carried:
             raise self.damaged(f"segment {number} is added twice, or was never described")
-        carried, facts = self._carried[number], self._facts[number]
+        carried, facts = (*self._carried[number], columns_id), self._facts[number]
         self._open[number] = Span(vector_id, version, carried, *facts, self._vectors.get(vector_id, 0))
 
     def _close_span(self, number: int, version: int) -> None:

@@ -29,6 +29,7 @@ def find(connection: sa.Connection, key: NameOrId, *, include_dropped: bool = Fa
     if row is None and isinstance(key, UUID):
         raise NotFound(f"There is no database {key}, or it was dropped.")
     if row is None:
+        _require_branch(connection, str(key))
         raise NotFound(f"Database {key!r} does not exist; create it with create_database({key!r}).")
     return row
 
@@ -193,6 +194,27 @@ def _branch_of(connection: sa.Connection, name: str) -> UUID | None:
     if found is None or not stem or AT in stem:
         raise InvalidInput(f"Database name {name!r} contains {AT!r}, and there is no branch {branch!r}.")
     return UUID(str(found))
+
+
+def require_same_branch(connection: sa.Connection, database_id: UUID, other: Any) -> None:
+    """InvalidInput when a table of one database cannot move to another, because that is on another branch."""
+    if _by_id(connection, database_id).branch_id != other.branch_id:
+        raise InvalidInput("A table stays on its branch: publish the branch, or clone the table.")
+
+
+def _require_branch(connection: sa.Connection, name: str) -> None:
+    """NotFound when the branch of a database's name is missing, and not the database alone."""
+    _, at, branch = name.rpartition(AT)
+    b = s.branches
+    live = sa.select(b.c.id).where(b.c.name == branch, b.c.tombstoned_at.is_(None))
+    if at and connection.execute(live).first() is None:
+        raise no_branch(branch)
+
+
+def no_branch(name: str) -> NotFound:
+    return NotFound(
+        f"Branch {name!r} does not exist; make it with lake.branch({name!r}), or list them with lake.branches()."
+    )
 
 
 def _live(connection: sa.Connection, name: str) -> Any:

@@ -107,26 +107,32 @@ def own_sequences(connection: sa.Connection, table_id: UUID) -> dict[int, int]:
 
 def packed_rows(table_id: UUID, pairs: Sequence[tuple[int, int]]) -> Iterator[dict[str, Any]]:
     """Rows of `table_commits` for sequence numbers, ascending, and the versions that they were committed as."""
-    return (_packed_row(table_id, chunk) for chunk in chunks(pairs, MOST_PACKED))
+    return (
+        pack(table_id, chunk, PACKED, version=chunk[-1][1], sequence=chunk[-1][0])
+        for chunk in chunks(pairs, MOST_PACKED)
+    )
 
 
-def _packed_row(table_id: UUID, pairs: Sequence[tuple[int, int]]) -> dict[str, Any]:
+def pack(
+    table_id: UUID, pairs: Sequence[tuple[int, int]], ordinal: int, *, version: int, sequence: int
+) -> dict[str, Any]:
+    """A row of `table_commits` that holds pairs of numbers, of which the first ascend."""
     steps = [step - before for two in pairwise(pairs) for before, step in zip(*two, strict=True)]
     numbers = ("timestamp_ns", "schema_id", "spec_id", "sort_order_id", "snapshot_id", "first_row_id", "added_rows")
     return {
         **dict.fromkeys(numbers, 0),
         "table_id": table_id,
-        "version": pairs[-1][1],
-        "ordinal": PACKED,
+        "version": version,
+        "ordinal": ordinal,
         "kind": EXPIRED,
-        "sequence": pairs[-1][0],
+        "sequence": sequence,
         "properties": None,
         "summary": {_FIRST: list(pairs[0]), _STEPS: steps},
     }
 
 
 def unpack(summary: Mapping[str, Any]) -> dict[int, int]:
-    """What `packed_row` packed: sequence number to version."""
+    """What `pack` packed, such as sequence number to version."""
     sequence, version = summary[_FIRST]
     steps = summary[_STEPS]
     return dict(zip(accumulate([sequence, *steps[::2]]), accumulate([version, *steps[1::2]]), strict=True))

@@ -25,7 +25,7 @@ from moulin.model.entities import TableEntry, TableState
 from moulin.model.ids import new_id, new_snapshot_id
 from moulin.model.layout.partition_spec import spec_from_json, spec_to_json
 from moulin.model.layout.sort_order import sort_from_json, sort_to_json
-from moulin.model.names import check_name
+from moulin.model.names import check_new_name
 from moulin.model.schema.documents import schema_from_json, schema_to_json
 from moulin.model.schema.values import Schema
 
@@ -71,7 +71,7 @@ def find_by_id(connection: sa.Connection, table_id: UUID, *, dropped_after: int 
 
 
 def create(draft: Draft, database: NameOrId, name: str, new: NewTable) -> UUID:
-    check_name(name, "table")
+    check_new_name(name, "table")
     new_table.check(new)
     parent = databases.find_parent(draft.connection, database)
     require_free_name(draft.connection, parent, name)
@@ -138,13 +138,14 @@ def record_commit(
     summary: Mapping[str, str],
     *,
     properties_changed: bool = False,
+    timestamp_ns: int | None = None,
 ) -> None:
-    """Add one operation to the history; `row` is the table's as it is after it."""
+    """Add one operation to the history, as of now; `row` is the table's as it is after it."""
     properties = dict(row.properties) if properties_changed else None
     values = {
         "version": draft.version,
         "ordinal": ordinal,
-        "timestamp_ns": draft.now,
+        "timestamp_ns": draft.now if timestamp_ns is None else timestamp_ns,
         "kind": kind,
         "schema_id": row.schema_id,
         "spec_id": row.spec_id,
@@ -322,11 +323,13 @@ def to_entry(database: str, row: Any) -> TableEntry:
 
 
 def rename(draft: Draft, database: NameOrId, key: NameOrId, new_database: NameOrId, new_name: str) -> UUID:
-    """Give a table another name, possibly in another database. Its versions, files and id stay."""
-    check_name(new_name, "table")
+    """Give a table another name, possibly in another database of its branch. Its versions, files and id stay."""
+    check_new_name(new_name, "table")
     row = find(draft.connection, database, key)
     parent = databases.find_parent(draft.connection, new_database)
     table_id: UUID = row.id
+    if row.database_id != parent.id:
+        databases.require_same_branch(draft.connection, row.database_id, parent)
     if (row.database_id, row.name) == (parent.id, new_name):
         return table_id
     require_free_name(draft.connection, parent, new_name)

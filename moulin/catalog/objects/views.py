@@ -22,7 +22,7 @@ from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import Named, Representation, View, ViewQuery
 from moulin.model.ids import new_id
-from moulin.model.names import check_name
+from moulin.model.names import check_new_name
 from moulin.model.schema.documents import schema_from_json, schema_to_json
 from moulin.model.schema.types import check_unique
 from moulin.model.texts import MAX_KEY, check_text, check_texts
@@ -53,7 +53,7 @@ def create(
 
     One that takes the place of another keeps its id.
     """
-    check_name(name, "view")
+    check_new_name(name, "view")
     if description is not None:
         check_text(description, "description of a view")
     parent = databases.find_parent(draft.connection, database)
@@ -111,7 +111,7 @@ def list_all(connection: sa.Connection, database: NameOrId, *, include_dropped: 
 
 
 def rename(draft: Draft, database: NameOrId, key: NameOrId, new_name: str) -> View:
-    check_name(new_name, "view")
+    check_new_name(new_name, "view")
     parent = databases.find(draft.connection, database)
     row = find(draft.connection, database, key)
     if new_name != row.name:

@@ -79,16 +79,17 @@ def masks(connection: sa.Connection, table_id: UUID) -> list[pb.Mask]:
 
 
 def dependents(connection: sa.Connection, table_id: UUID) -> list[int]:
-    """The versions of a table that clones read, and branches that have no clone of it yet."""
+    """The versions of a table that clones read, and that branches compare with: what they began with, on both sides."""
     t, b, c = s.tables, s.branches, s.branch_tables
     cloned = sa.select(t.c.base_version).where(t.c.base_id == table_id)
-    listed = sa.select(b.c.version).join(c, c.c.branch_id == b.c.id)
-    listed = listed.where(c.c.source_id == table_id, c.c.opened.is_(False))
-    return [*connection.execute(cloned).scalars(), *connection.execute(listed).scalars()]
+    listed = sa.select(b.c.version).join(c, c.c.branch_id == b.c.id).where(c.c.source_id == table_id)
+    own = sa.select(t.c.created_version).join(c, c.c.own_id == t.c.id).where(t.c.id == table_id)
+    return [version for query in (cloned, listed, own) for version in connection.execute(query).scalars()]
 
 
 def is_needed() -> sa.ColumnElement[bool]:
-    """The condition for a row of `tables` to be the base of another, or to own segments or vectors that others have.
+    """The condition for a row of `tables` to be the base of another, or to own files that others have: segments,
+    vectors or column files.
 
     A branch that began with the table and has no clone of it yet needs it, too.
     """
@@ -110,4 +111,14 @@ def is_needed() -> sa.ColumnElement[bool]:
         .exists()
     )
     listed = sa.exists().where(c.c.source_id == t.c.id, c.c.opened.is_(False)).correlate(t)
-    return sa.or_(sa.exists().where(clone.c.base_id == t.c.id).correlate(t), lent, lent_vector, listed)
+    f, n = s.column_files, s.column_sets
+    lent_columns = (
+        sa.select(f.c.path)
+        .join(n, n.c.path == f.c.path)
+        .join(p, sa.and_(p.c.columns_id == n.c.id, p.c.segment == n.c.segment))
+        .where(f.c.table_id == t.c.id, p.c.table_id != t.c.id)
+        .correlate(t)
+        .exists()
+    )
+    is_base = sa.exists().where(clone.c.base_id == t.c.id).correlate(t)
+    return sa.or_(is_base, lent, lent_vector, lent_columns, listed)

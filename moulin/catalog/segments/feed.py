@@ -39,6 +39,7 @@ _SILENT = {
     Kind.CREATE_INDEX,
     Kind.UPDATE_INDEX,
     Kind.DROP_INDEX,
+    Kind.FILL,
 }
 _FIGURES = ("added-data-files", "deleted-data-files", "changed-deletion-vectors")
 
@@ -190,8 +191,7 @@ def net(pool: Pool, table_id: UUID, since: int, until: int) -> FeedEntry:
         row = tables.find_by_id(connection, table_id)
         require_range(connection, row, since, until)
         before = tables.load(connection, row, since)
-        numbers = {span.segment for span in _touched(connection, table_id, since, until)}
-        pairs = _pairs(connection, table_id, numbers, since, until)
+        pairs = net_pairs(connection, table_id, since, until)
         later = (
             sa.select(c.c.sequence, sa.func.min(c.c.version), sa.func.min(c.c.timestamp_ns))
             .where(c.c.table_id == table_id, c.c.version > since, c.c.version <= until)
@@ -199,11 +199,24 @@ def net(pool: Pool, table_id: UUID, since: int, until: int) -> FeedEntry:
             .group_by(c.c.sequence)
             .order_by(c.c.sequence)
         )
-        commits = tuple(CommitNumbers(*numbers) for numbers in connection.execute(later))
+        commits = tuple(_filled(before.last_sequence, connection.execute(later)))
         stamp = connection.execute(
             sa.select(v.c.timestamp_ns).where(v.c.version <= until).order_by(v.c.version.desc()).limit(1)
         ).scalar_one()
     return FeedEntry(until, stamp, before.next_row_id, pairs, commits)
+
+
+def _filled(last: int, rows: Iterable[Any]) -> Iterator[CommitNumbers]:
+    """Commits by sequence number. A publish takes several numbers at once: those before its own are its, too."""
+    for sequence, version, timestamp_ns in rows:
+        yield from (CommitNumbers(number, version, timestamp_ns) for number in range(last + 1, sequence + 1))
+        last = sequence
+
+
+def net_pairs(connection: sa.Connection, table_id: UUID, since: int, until: int) -> tuple[FeedSegment, ...]:
+    """The segments that differ between two versions of a table."""
+    numbers = {span.segment for span in _touched(connection, table_id, since, until)}
+    return _pairs(connection, table_id, numbers, since, until)
 
 
 @dataclass(slots=True)

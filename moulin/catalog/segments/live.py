@@ -18,6 +18,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import tables
+from moulin.catalog.segments import column_sets
 from moulin.catalog.segments.bases import Level, base_level, in_level, levels, unmasked
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
@@ -89,7 +90,14 @@ def at_version(
     )
     rows = [row for level in found for row in _rows(connection, level, asked)]
     rows.sort(key=_number)
-    return [_to_live(row, with_columns, columns) for row in rows]
+    files = _files(connection, rows)
+    return [_to_live(row, files, with_columns, columns) for row in rows]
+
+
+def _files(connection: sa.Connection, rows: Iterable[Any]) -> dict[int, column_sets.Files]:
+    """The column files of the sets that rows of `_query` name."""
+    sets = {row[_COLUMNS_ID] for row in rows}
+    return {0: ()} if sets <= {0} else column_sets.load(connection, sets)
 
 
 class _Asked(NamedTuple):
@@ -156,7 +164,9 @@ def _in_level(
     found: dict[int, LiveSegment] = {}
     for chunk in chunks(numbers):
         query = _query().where(p.c.segment.in_(chunk), *in_level(p, level))
-        found.update({row.number: _to_live(row, with_columns) for row in connection.execute(query)})
+        rows = connection.execute(query).all()
+        files = _files(connection, rows)
+        found.update({row.number: _to_live(row, files, with_columns) for row in rows})
     return found
 
 
@@ -185,9 +195,10 @@ def with_vectors(connection: sa.Connection, table_id: UUID, vectors: Mapping[int
     base = base_level(connection, table_id, 0)  # a mask hides nothing here: some version saw what it hides now
     for source in (p.c.table_id == table_id, *([] if base is None else [sa.and_(*in_level(p, base))])):
         for chunk in chunks(sorted(vectors.keys() - found.keys())):
-            rows = connection.execute(_query().where(p.c.segment.in_(chunk), source))
+            rows = connection.execute(_query().where(p.c.segment.in_(chunk), source).order_by(p.c.added_version))
             found.update({row.number: row for row in rows if (row.vector_id or 0) == vectors[row.number]})
-    return [_to_live(row, True) for _, row in sorted(found.items())]
+    files = _files(connection, found.values())
+    return [_to_live(row, files, True) for _, row in sorted(found.items())]
 
 
 def count_rows(connection: sa.Connection, table_id: UUID, version: int) -> int:
@@ -207,9 +218,14 @@ def count_rows(connection: sa.Connection, table_id: UUID, version: int) -> int:
 
 def refs_at_version(connection: sa.Connection, table_id: UUID, version: int) -> Iterator[pb.DataFileRef]:
     """The live segments of a table at `version` as a full manifest holds them: those of its base are not among them."""
-    query = _live(False, False).order_by(s.segments.c.number)
-    for row in connection.execute(query, {"table_id": table_id, "version": version}).all():
-        ref = existing_ref(table_id, _to_live(row, False))
+    owners = s.segments.c.table_id.label("owner"), s.deletion_vectors.c.table_id.label("vector_owner")
+    query = _live(False, False).add_columns(*owners).order_by(s.segments.c.number)
+    rows = connection.execute(query, {"table_id": table_id, "version": version}).all()
+    files = _files(connection, rows)
+    for row in rows:
+        ref = existing_ref(table_id, _to_live(row[: -len(owners)], files, False))
+        ref.adopted = bool(ref.owner) and row.owner == table_id
+        ref.dv_adopted = bool(row.vector_id) and row.vector_owner == table_id and not lies_in(table_id, row.vector_path)
         ref.columns.MergeFromString(row.facts)
         ref.since_version = row.since_version
         if row.vector_id:
@@ -226,6 +242,11 @@ def existing_ref(table_id: UUID, segment: LiveSegment) -> pb.DataFileRef:
     return ref
 
 
+def lies_in(table_id: UUID, path: str) -> bool:
+    """Whether an object is in the folder of a table."""
+    return path.startswith(f"{paths.table_prefix(table_id)}/")
+
+
 def _at(version: int | sa.BindParameter[int]) -> tuple[sa.ColumnElement[bool], ...]:
     p = s.segment_spans
     return p.c.added_version <= version, p.c.removed_version > version
@@ -236,7 +257,8 @@ _FACTS = (
     "number", "path", "rows", "size", "level", "schema_id", "sha256", "facts", "time_min", "time_max", "has_lineage",
     "seq_min", "seq_max", "key_min", "key_max", "sort_order_id", "region", "index_size", "inline",
 )  # fmt: skip
-_JOINED = ("first_row_id", "sequence", "joined_version")
+_JOINED = ("first_row_id", "sequence", "joined_version", "columns_id")
+_COLUMNS_ID = len(_FACTS) + len(_JOINED) - 1
 _number, _partition = itemgetter(0), itemgetter(-2, -1)
 
 
@@ -348,15 +370,22 @@ def _has_many_partitions(connection: sa.Connection, table_ids: Collection[UUID])
     return connection.execute(some).first() is not None
 
 
-def _to_live(row: Any, with_columns: bool, columns: Collection[int] | None = None) -> LiveSegment:
+def _to_live(
+    row: Any, files: Mapping[int, column_sets.Files], with_columns: bool, columns: Collection[int] | None = None
+) -> LiveSegment:
     # Taken apart at once: looking up thirty names in a row takes longer than everything else here.
     (
         number, path, rows, size, level, schema_id, sha256, stored, time_min, time_max, has_lineage,
         seq_min, seq_max, key_min, key_max, sort_order_id, region, index_size, is_inline,
-        first_row_id, sequence, joined_version,
+        first_row_id, sequence, joined_version, columns_id,
         vector_id, vector_path, offset, length, cardinality, _, _, spec_id, partition,
     ) = row  # fmt: skip
     details = pb.SegmentColumns.FromString(stored) if with_columns or is_inline else None
+    beside = files[columns_id] if columns_id else ()
+    found = codec.decode_columns(details, columns) if details is not None and with_columns else ()
+    if beside and with_columns:
+        more = (column for file in beside for column in file.columns)
+        found += tuple(column for column in more if columns is None or column.field_id in columns)
     facts = SegmentFacts(
         number,
         path,
@@ -367,7 +396,7 @@ def _to_live(row: Any, with_columns: bool, columns: Collection[int] | None = Non
         spec_id,
         decode_partition(partition),
         sha256,
-        codec.decode_columns(details, columns) if details is not None and with_columns else (),
+        found,
         time_min,
         time_max,
         has_lineage,
@@ -380,9 +409,10 @@ def _to_live(row: Any, with_columns: bool, columns: Collection[int] | None = Non
         region,
         index_size,
         details.inline if details is not None and is_inline else None,
+        beside,
     )
     vector = VectorFacts(vector_id, number, vector_path, offset, length, cardinality) if vector_id else None
-    return LiveSegment(facts, first_row_id, sequence, joined_version, vector)
+    return LiveSegment(facts, first_row_id, sequence, joined_version, vector, columns_id)
 
 
 class Shared(NamedTuple):
@@ -407,8 +437,10 @@ def with_any_vector(connection: sa.Connection, numbers: Sequence[int]) -> list[S
         }
         made = sa.select(d.c.id, d.c.table_id).where(d.c.segment.in_(chunk))
         makers = {row.id: row.table_id for row in connection.execute(made)}
-        for row in connection.execute(_query().where(p.c.segment.in_(chunk))):
-            live = _to_live(row, True)
+        rows = connection.execute(_query().where(p.c.segment.in_(chunk))).all()
+        files = _files(connection, rows)
+        for row in rows:
+            live = _to_live(row, files, True)
             number, vector = live.facts.number, live.vector
             one = found.setdefault(number, Shared(live, owners[number], {}))
             one.vectors[vector.id if vector else 0] = (vector, makers[vector.id] if vector else owners[number])

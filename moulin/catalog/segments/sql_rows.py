@@ -55,8 +55,10 @@ def segment_row(table_id: UUID, ref: pb.DataFileRef, partition_id: int) -> dict[
     }
 
 
-CARRIED = ("partition_id", "time_class", "time_min", "time_max", "first_row_id", "sequence", "joined_version")
-"""What the spans of one segment in one table have in common."""
+CARRIED = (
+    "partition_id", "time_class", "time_min", "time_max", "first_row_id", "sequence", "joined_version", "columns_id",
+)  # fmt: skip
+"""What a change of the deletion vector leaves as it was. All but the last, the spans of a segment have in common."""
 
 
 def span_row(

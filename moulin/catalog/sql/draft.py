@@ -20,6 +20,7 @@ from moulin.catalog.sql.pool import Write
 from moulin.catalog.sql.prepared import Prepared
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
+from moulin.release import VERSION
 from moulin.storage import paths
 
 # A full manifest lists every sequence number of its table, so it waits for as many deltas as are in proportion to them,
@@ -116,6 +117,7 @@ def start_manifest(lake_uuid: UUID, incarnation: int, version: int, timestamp_ns
         timestamp_ns=timestamp_ns,
         last_updated_ms=timestamp_ns // 1_000_000,
         kind=kind,
+        writer=f"moulin {VERSION}",
     )
 
 
@@ -147,6 +149,8 @@ def add_branches(manifest: pb.Manifest, branches: Iterable[Any], tables: Iterabl
             created_at=row.created_at,
             expires_at=row.expires_at,
             tombstone=_tombstone(row),
+            published_version=row.published_version,
+            began_json=None if row.began is None else json.dumps(row.began, sort_keys=True),
         )
     for row in tables:
         manifest.branch_tables.add(

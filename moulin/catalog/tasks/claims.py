@@ -15,10 +15,10 @@ from moulin.catalog.segments import staging
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.pool import Pool, chunks, take
-from moulin.catalog.tasks.merge_tasks import delete_all, unknown_task
+from moulin.catalog.tasks.merge_tasks import COMPACT, delete_all, unknown_task
 from moulin.errors import FailedPrecondition, Fenced, InvalidInput
 from moulin.model.merge_task import ClaimedTask
-from moulin.model.operations import Claim, Compact
+from moulin.model.operations import Claim, Compact, Fill
 
 _NUMBERS = 64  # segment numbers reserved for the outputs of a claimed task
 _LONGEST_BACKOFF = 3600.0
@@ -48,6 +48,7 @@ def _next(pool: Pool, connection: sa.Connection, table_id: UUID | None) -> Any:
         .join(parent, parent.c.id == owner.c.database_id)
         .where(
             t.c.available_at <= pool.now(connection),
+            t.c.kind == COMPACT,
             owner.c.tombstoned_at.is_(None),
             parent.c.tombstoned_at.is_(None),
         )
@@ -221,20 +222,29 @@ def finish(connection: sa.Connection, operation: Compact, table_id: UUID, table:
 
     Raises Fenced when the claim no longer holds.
     """
-    t, i, claim = s.merge_tasks, s.merge_task_inputs, operation.claim
-    if claim is not None:
-        row = _claimed(connection, claim)
-        if row.table_id != table_id:
-            raise InvalidInput(f"Merge task {claim.task_id} belongs to another table than {table}.")
-        done = {
-            "finished_version": version,
-            "available_at": s.OPEN,
-            "outputs": [facts.path for facts in operation.added],
-        }
-        connection.execute(t.update().where(t.c.id == row.id).values(done))
-        connection.execute(i.delete().where(i.c.task_id == row.id))
+    i = s.merge_task_inputs
+    if operation.claim is not None:
+        _finish(connection, operation.claim, table_id, table, version, [facts.path for facts in operation.added])
     for chunk in chunks([e.segment for e in operation.removed]):
         connection.execute(i.delete().where(i.c.segment.in_(chunk)))
+
+
+def finish_fill(connection: sa.Connection, operation: Fill, table_id: UUID, table: str, version: int) -> None:
+    """The same of a fill; its segments stay, and are free for other tasks."""
+    if operation.claim is not None:
+        _finish(connection, operation.claim, table_id, table, version, [file.path for file in operation.files])
+
+
+def _finish(
+    connection: sa.Connection, claim: Claim, table_id: UUID, table: str, version: int, outputs: list[str]
+) -> None:
+    t, i = s.merge_tasks, s.merge_task_inputs
+    row = _claimed(connection, claim)
+    if row.table_id != table_id:
+        raise InvalidInput(f"Merge task {claim.task_id} belongs to another table than {table}.")
+    done = {"finished_version": version, "available_at": s.OPEN, "outputs": outputs}
+    connection.execute(t.update().where(t.c.id == row.id).values(done))
+    connection.execute(i.delete().where(i.c.task_id == row.id))
 
 
 def _claimed(connection: sa.Connection, claim: Claim) -> Any:

@@ -24,14 +24,21 @@ from moulin.model.facts import MAX_LEVEL
 from moulin.model.ids import new_id
 from moulin.model.operations import Claim
 
+COMPACT, FILL = "compact", "fill"
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedTask:
-    """Segments of one partition to be compacted into `level`, each with the deletion vector that the plan saw."""
+    """Segments of one partition to be compacted into `level`, each with the deletion vector that the plan saw.
+
+    A task of the kind `FILL` holds segments whose pending columns are being filled. Only whoever made it does it: once
+    its lease is over, it is forgotten.
+    """
 
     table_id: UUID
     inputs: Mapping[int, int]
     level: int
+    kind: str = COMPACT
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +64,11 @@ def create(pool: Pool, planned: Sequence[PlannedTask], begin: Begin | None = Non
         raise InvalidInput(f"Segments have levels from 0 to {MAX_LEVEL}: none can be compacted into level {wrong[0]}.")
     wanted = sorted(owners)  # in one order, so that two who want the same do not wait for each other in turn
     # One that is claimed at once is of no use to anybody after a power cut, and does not wait for the disk.
+    if begin is None and any(plan.kind != COMPACT for plan in planned):
+        raise InvalidInput("A task that fills columns is claimed by whoever makes it: name the worker.")
     with pool.unordered(durable=begin is None) as connection:
         now = pool.now(connection)
+        _forget_lapsed(connection, now)
         lost = {owners[number] for number in held(connection, wanted)}
         rows = [
             _row(claim, plan, now, begin)
@@ -88,6 +98,7 @@ def _row(claim: Claim, plan: PlannedTask, now: int, begin: Begin | None) -> dict
         "table_id": plan.table_id,
         "created_at": now,
         "level": plan.level,
+        "kind": plan.kind,
         "available_at": now,
         "worker": None,
         "claimed_at": None,
@@ -105,6 +116,13 @@ def _row(claim: Claim, plan: PlannedTask, now: int, begin: Begin | None) -> dict
 
 def _input(number: int, claim: Claim, plan: PlannedTask) -> dict[str, Any]:
     return {"segment": number, "task_id": claim.task_id, "vector_id": plan.inputs[number]}
+
+
+def _forget_lapsed(connection: sa.Connection, now: int) -> None:
+    """Fills that nobody works at any more hold no segments."""
+    t = s.merge_tasks
+    lapsed = sa.select(t.c.id).where(t.c.kind == FILL, t.c.finished_version.is_(None), t.c.available_at <= now)
+    delete_all(connection, connection.execute(lapsed.with_for_update(skip_locked=True)).scalars().all())
 
 
 def held(connection: sa.Connection, numbers: Iterable[int]) -> set[int]:

@@ -83,6 +83,19 @@ def vectors_are_there(connection: sa.Connection) -> Iterator[Finding]:
         yield Finding("a span's vector is known", f"segment {row.segment}", f"vector {row.vector_id} is missing")
 
 
+def column_files_are_there(connection: sa.Connection) -> Iterator[Finding]:
+    p, c, f = s.segment_spans, s.column_sets, s.column_files
+    lost = sa.select(p.c.segment, p.c.columns_id).where(
+        p.c.columns_id != 0, ~sa.exists().where(c.c.id == p.c.columns_id, c.c.segment == p.c.segment)
+    )
+    for row in connection.execute(lost):
+        yield Finding("a span's column files are known", f"segment {row.segment}", f"set {row.columns_id} is missing")
+    joined = c.join(f, f.c.path == c.c.path, isouter=True)
+    wrong = sa.or_(f.c.path.is_(None), f.c.segment != c.c.segment)
+    for row in connection.execute(sa.select(c.c.id, c.c.path).select_from(joined).where(wrong)):
+        yield Finding("a set has column files of its segment", row.path, f"set {row.id}")
+
+
 def sums_are_right(connection: sa.Connection) -> Iterator[Finding]:
     p, g, d, t = s.segment_spans, s.segments, s.deletion_vectors, s.tables
     sums = sa.select(
@@ -171,6 +184,7 @@ INVARIANTS: tuple[Callable[[sa.Connection], Iterator[Finding]], ...] = (
     spans_run_forward,
     vectors_are_there,
     vectors_fit,
+    column_files_are_there,
     sums_are_right,
     row_ids_are_disjoint,
     covered_segments_are_there,

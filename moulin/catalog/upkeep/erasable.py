@@ -27,7 +27,8 @@ Columns = tuple[UUID, int]
 class Relatives:
     """Tables that share segments, as one snapshot shows them, with the schemas of their kept versions.
 
-    `partitions` are those that no segment has. `replaced` are dropped tables that had the same name.
+    `partitions` are those that no segment has; `has_column_files` says that a kept version has some. `replaced` are
+    dropped tables that had the same name.
     """
 
     version: int
@@ -35,6 +36,7 @@ class Relatives:
     dropped: frozenset[UUID]
     columns: tuple[Columns, ...]
     partitions: frozenset[int]
+    has_column_files: bool
     replaced: tuple[UUID, ...]
 
 
@@ -46,6 +48,8 @@ def relatives(catalog: Catalog, table_id: UUID) -> Relatives:
         states = {one: tables.load(connection, row) for one, row in rows.items()}
         kept = sa.select(c.c.table_id, c.c.schema_id).where(c.c.table_id.in_(rows), c.c.kind != EXPIRED).distinct()
         mine = rows[table_id]
+        p = s.segment_spans
+        filled = sa.select(p.c.segment).where(p.c.table_id.in_(rows), p.c.columns_id != 0)
         same = sa.and_(t.c.database_id == mine.database_id, t.c.name == mine.name, t.c.id.not_in(rows))
         return Relatives(
             int(connection.execute(sa.select(s.counter.c.version)).scalar_one()),
@@ -53,6 +57,7 @@ def relatives(catalog: Catalog, table_id: UUID) -> Relatives:
             frozenset(one for one, row in rows.items() if row.tombstoned_at is not None),
             tuple((row.table_id, row.schema_id) for row in connection.execute(kept)),
             unused_partitions(connection, rows),
+            connection.execute(filled.limit(1)).first() is not None,
             tuple(connection.execute(sa.select(t.c.id).where(same)).scalars()),
         )
 

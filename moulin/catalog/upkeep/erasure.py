@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain, islice
 
 from moulin.errors import FailedPrecondition
 from moulin.storage import paths
@@ -16,6 +16,7 @@ SWEPT = frozenset(
         FileKind.SEGMENT,
         FileKind.KEY_INDEX,
         FileKind.VECTORS,
+        FileKind.COLUMN_FILE,
         FileKind.JOURNAL,
         FileKind.INDEX_FILE,
         FileKind.PROJECTION,
@@ -23,16 +24,20 @@ SWEPT = frozenset(
         FileKind.TEMPORARY,
     }
 )
+_BLOCK = 500  # objects that are asked about at once
+InUse = Callable[[Sequence[str]], Collection[str]]
+"""The paths among some that rows name."""
 _MANIFESTS = frozenset({FileKind.TABLE_MANIFEST, FileKind.LAKE_MANIFEST})
 _ROWS = frozenset({FileKind.SEGMENT, FileKind.ENGINE_FILE, FileKind.LOG})
 
 
-def erase(store: Store, objects: Iterable[str], *, rows: bool) -> None:
+def erase(store: Store, objects: Iterable[str], *, rows: bool, in_use: InUse | None = None) -> None:
     """The only function that deletes bytes. What has no shape that clean-up deletes stops it, and stays.
 
-    Without `rows` it leaves every file that may hold rows of a table.
+    Without `rows` it leaves every file that may hold rows of a table. With the folder of a purged table go all objects
+    in it but those that are `in_use`: a table that took over what a branch made has files in the folders of others.
     """
-    shaped = chain.from_iterable(_shaped(store, path) for path in objects)
+    shaped = chain.from_iterable(_shaped(store, path, in_use) for path in objects)
     store.delete(path for path in shaped if rows or not holds_rows(path))
 
 
@@ -43,7 +48,13 @@ def holds_rows(path: str) -> bool:
 
 
 # Files with values of rows in them, besides the rows: keys, index entries, bounds.
-_VALUES = _ROWS | {FileKind.KEY_INDEX, FileKind.INDEX_FILE, FileKind.PROJECTION, FileKind.TEMPORARY}
+_VALUES = _ROWS | {
+    FileKind.COLUMN_FILE,
+    FileKind.KEY_INDEX,
+    FileKind.INDEX_FILE,
+    FileKind.PROJECTION,
+    FileKind.TEMPORARY,
+}
 
 
 def holds_values(path: str) -> bool:
@@ -52,11 +63,14 @@ def holds_values(path: str) -> bool:
     return found is not None and found.kind in _VALUES & SWEPT
 
 
-def _shaped(store: Store, path: str) -> Iterator[str]:
+def _shaped(store: Store, path: str, in_use: InUse | None) -> Iterator[str]:
     """The object of this path, or all objects of a table that was purged. No other folder is ever listed."""
     table_id, found = table_of_folder(path), identify(path)
     if table_id is not None:
-        yield from (info.path for info in store.list(paths.table_prefix(table_id)))
+        listed = (info.path for info in store.list(paths.table_prefix(table_id)))
+        while block := list(islice(listed, _BLOCK)):
+            kept = set() if in_use is None else in_use(block)
+            yield from (name for name in block if name not in kept)
     elif found is not None and found.kind in SWEPT | _MANIFESTS:
         yield path
     else:

@@ -162,6 +162,7 @@ def _empty_trash(catalog: Catalog, erasure: pb.Erasure) -> list[str]:
     with catalog.pool.read() as connection:
         waiting = {*connection.execute(sa.select(t.c.path)).scalars()}
         mine = [path for path in waiting if path.startswith(folders) and path not in folders]
+        mine += waiting.intersection(erasure.deleted)
         left = [path for path in erasure.deleted if path not in waiting and catalog.store.exists(path)]
         mine = sorted(path for path in {*mine, *left} if holds_values(path))
         used = ownership.in_use(connection, mine)

@@ -26,7 +26,7 @@ class Source:
     """Everything of a lake up to `version`: files first, then manifests in the order in which they may appear.
 
     `read_manifest` gives the bytes of one, checked. Rows of the tables in `erased` were erased since the version that
-    it begins after; then it holds all of the lake, whichever that is.
+    it begins after, and the files in `gone` deleted; then it holds all of the lake, whichever that is.
     """
 
     version: int
@@ -34,6 +34,7 @@ class Source:
     manifests: Sequence[str]
     read_manifest: Callable[[str], bytes]
     erased: frozenset[UUID] = frozenset()
+    gone: frozenset[str] = frozenset()
 
 
 def take(catalog: Catalog, after: int = 0) -> Source:
@@ -44,14 +45,16 @@ def take(catalog: Catalog, after: int = 0) -> Source:
     """
     catalog.publisher.publish()
     with catalog.pool.read() as connection:
-        erased = frozenset(UUID(bytes=one) for e in erasures_after(connection, after) for one in e.tables)
+        since = erasures_after(connection, after)
+        erased = frozenset(UUID(bytes=one) for erasure in since for one in erasure.tables)
+        gone = frozenset(path for erasure in since for path in erasure.deleted)
         after = 0 if erased else after
         newest = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
         table_ids = connection.execute(sa.select(s.tables.c.id)).scalars().all()
         files = list(known_files(connection, after))
     version = min(newest, catalog.publisher.published_version())
     index = _index(catalog, table_ids, after, version)
-    return Source(version, files, _manifests(index, table_ids, version), index.read_bytes, erased)
+    return Source(version, files, _manifests(index, table_ids, version), index.read_bytes, erased, gone)
 
 
 def _index(catalog: Catalog, table_ids: Sequence[UUID], after: int, version: int) -> ManifestIndex:

@@ -17,7 +17,8 @@ from moulin.storage.file_kinds import FileKind, identify
 
 
 def in_use(connection: sa.Connection, every: Sequence[str]) -> set[str]:
-    """The paths among `every` that a segment, deletion vector, journal, index, projection or statistics has."""
+    """The paths among `every` that a segment, deletion vector, column file, journal, index, projection or
+    statistics has."""
     used: set[str] = set()
     for chunk in chunks(every):
         used |= _named(connection, chunk) | _statistics(connection, chunk)
@@ -52,7 +53,7 @@ def _named(connection: sa.Connection, every: Sequence[str]) -> set[str]:
     g = s.segments
     segments = {*connection.execute(sa.select(g.c.path).where(g.c.number.in_(numbers))).scalars()}
     used = {path for path, owner in owners.items() if owner in segments}
-    for source in (s.deletion_vectors, s.journals, s.index_files, s.projection_files):
+    for source in (s.deletion_vectors, s.column_files, s.journals, s.index_files, s.projection_files):
         used.update(connection.execute(sa.select(source.c.path).where(source.c.path.in_(every))).scalars())
     return used
 

@@ -40,18 +40,6 @@ def _problems(catalog: Catalog, index: ManifestIndex, published: int) -> list[Co
         return [error]
 
 
-def write_full_manifests(catalog: Catalog) -> None:
-    """A full manifest of each table and of the lake, as they are now.
-
-    A manifest that is missing matters then only to versions before these, until clean-up forgets them.
-    """
-    with catalog.pool.read() as connection:
-        table_ids = connection.execute(sa.select(s.tables.c.id)).scalars().all()
-    for table_id in table_ids:
-        catalog.publisher.write_full(table_id)
-    catalog.publisher.write_full(None)
-
-
 def is_whole(catalog: Catalog, index: ManifestIndex, after: int, until: int) -> bool:
     """Whether `index` holds every part of the versions in (after, until]. If not, clean-up may be why."""
     t = s.tables

@@ -60,8 +60,13 @@ def empty_trash(catalog: Catalog, result: Collection) -> None:
 
 def _delete(catalog: Catalog, rows: Sequence[Any], result: Collection) -> Sequence[Any]:
     """Delete objects, one by one if the store refuses all at once; returns the rows of those that are gone."""
+
+    def in_use(every: Sequence[str]) -> set[str]:
+        with catalog.pool.read() as connection:
+            return ownership.in_use(connection, every)
+
     try:
-        erase(catalog.store, (row.path for row in rows), rows=_deletes_rows(catalog))
+        erase(catalog.store, (row.path for row in rows), rows=_deletes_rows(catalog), in_use=in_use)
     except MoulinError as error:
         if len(rows) > 1:
             return [row for row in rows for _ in _delete(catalog, [row], result)]

@@ -61,6 +61,10 @@ def known_files(connection: sa.Connection, after: int = 0) -> Iterator[KnownFile
             path = paths.key_index_path(row.path)
             yield KnownFile(path, row.index_size, verify=partial(_is_key_index, path))
     yield from _vector_files(connection, after)
+    f = s.column_files
+    columns = sa.select(f.c.path, f.c.size, f.c.sha256).where(f.c.added_version > after).order_by(f.c.path)
+    for path, size, sha256 in connection.execute(columns):
+        yield KnownFile(path, size, sha256)
     for path in connection.execute(sa.select(j.c.path).where(j.c.version > after)).scalars():
         yield KnownFile(path, verify=partial(_is_journal, path))
     yield from _index_files(connection, after)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from moulin.cli.extras import Need, require
 from moulin.cli.output import errors
 from moulin.errors import InvalidInput
-from moulin.statement_text import Dialect
+from moulin.statement_text import Dialect, branches_in, with_branches
 
 if TYPE_CHECKING:
     from moulin.lake import Lake
@@ -100,8 +100,10 @@ class DuckEngine:
     def run(self, text: str, limit: int | None) -> Result:
         from moulin.duck.results import batches, reader
 
-        self._connection = self._lake.duckdb(self._connection)
-        stream = reader(self._connection, text)
+        named = branches_in(text, "duckdb") if self._lake.on_branch is None else set()
+        found = {one.name for one in self._lake.branches()} if named else set()
+        self._connection = self._lake.duckdb(self._connection, branches=named & found)
+        stream = reader(self._connection, with_branches(text, "duckdb"))
         return Result(stream.schema, batches(stream))
 
     def cancel(self) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from moulin.cli.options import Json, TableName, open_lake
-from moulin.cli.output import errors, say, show_rows, size
+from moulin.cli.output import errors, moment, say, show_rows, size
 from moulin.table.index.index import IndexInfo
 
 app = typer.Typer(help="Secondary indexes.", no_args_is_help=True)
@@ -22,7 +22,12 @@ def create(
     context: typer.Context,
     table: TableName,
     column: Annotated[str, typer.Argument(metavar="COLUMN")],
-    kind: Annotated[str, typer.Option(help="btree (values and ranges) or bloom (values only, smaller).")] = "btree",
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="btree (values and ranges), bloom (values only, smaller), bitmap (few values) or label_list (lists)."
+        ),
+    ] = "btree",
     name: Annotated[str | None, typer.Option(help="By default COLUMN_KIND.")] = None,
     spark: Annotated[bool, typer.Option(help="Run the tasks on Spark.")] = False,
     as_json: Json = False,
@@ -70,4 +75,5 @@ def describe(index: IndexInfo, as_json: bool) -> dict[str, Any]:
         **(covers if as_json else {"covers": f"{index.covered:,} of {index.segments:,} segments"}),
         "files": index.files,
         "size": index.bytes if as_json else size(index.bytes),
+        "created": None if index.created_at is None else moment(index.created_at),
     }

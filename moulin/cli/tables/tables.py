@@ -12,6 +12,8 @@ from moulin.cli.output import moment, progress, say, show_json, show_limited, sh
 from moulin.cli.tables.stats import as_values, draw
 from moulin.errors import InvalidInput
 from moulin.lake import Lake
+from moulin.model.entities import TableState
+from moulin.model.filling import Filling, fillings_of
 from moulin.model.tags import refs_of, shown
 from moulin.table.stats import TableStats
 from moulin.table.table import Table
@@ -109,6 +111,14 @@ def _show_engines(lake: Lake, table: Table, as_json: bool) -> None:
     found = readers(made.metadata, [segment.facts for segment in live])
     rows = [{"engine": r.engine, "version": r.version, "reads it": r.reads, "why not": r.reason} for r in found]
     show_rows(rows, as_json)
+    beside = {number for segment in live for file in segment.facts.files for number in file.fields}
+    left_out = [field.name for field in table.state(made.version).schema.fields if field.field_id in beside]
+    if left_out and not as_json:
+        count = sum(bool(segment.facts.files) for segment in live)
+        say(
+            f"Engines do not see {', '.join(left_out)} yet: {count} of {len(live)} segments have columns in files of "
+            "their own, and wait for a compaction."
+        )
 
 
 def describe(lake: Lake, table: Table, stats: TableStats) -> tuple[dict[str, object], list[dict[str, object]]]:
@@ -141,7 +151,16 @@ def describe(lake: Lake, table: Table, stats: TableStats) -> tuple[dict[str, obj
         {"column": f.name, "type": str(f.field_type), "required": f.required, "field id": f.field_id, "doc": f.doc}
         for f in state.schema.fields
     ]
+    if pending := fillings_of(state.properties, state.schema):
+        description["pending columns"] = {name: _filled(lake, state, one) for name, one in pending.items()}
     return description, columns
+
+
+def _filled(lake: Lake, state: TableState, filling: Filling) -> str:
+    """How far a pending column is."""
+    live = lake.catalog.segments(state.id, state.version, with_columns=False)
+    done = sum(segment.facts.file_of(filling.number) is not None for segment in live)
+    return f"{done} of {len(live)} segments are filled; it reads as null until all are, and cannot be written"
 
 
 @app.command()

@@ -1,7 +1,7 @@
 """Commands that keep a lake in shape.
 
 `maintenance` has compact, gc, check and recover. `backfill` loads folders of files, `mirror` copies a lake to another
-storage root.
+storage root, `manifests` writes full manifests now.
 
 May import: `cli.options`, `cli.output`, and every layer; not the other rooms of `cli`.
 Read first: `maintenance.py`.

@@ -14,7 +14,6 @@ import typer
 from moulin.catalog.manifests.recover import recover as recover_catalog
 from moulin.catalog.upkeep.check import check as check_catalog
 from moulin.catalog.upkeep.gc import collect
-from moulin.catalog.upkeep.published import write_full_manifests
 from moulin.cli.options import DryRun, Json, TableName, open_lake, require_address
 from moulin.cli.output import console, progress, say, show_json, show_rows, show_values, size, warn
 from moulin.deprecation import warn_renamed
@@ -96,7 +95,7 @@ def gc(
     """Clean up: purge what was dropped, forget old versions, delete files that nothing names."""
     with open_lake(context) as lake, progress("Cleaning up", quiet=as_json):
         if full_manifests and not dry_run:
-            write_full_manifests(lake.own_catalog())
+            lake.own_catalog().publisher.write_every_full()
         done = collect(
             lake.own_catalog(),
             dry_run=dry_run,

@@ -221,10 +221,10 @@ def parse_pages(chunk: Chunk, rows: int, data: bytes) -> Pages | None:
     if (tokens[:, ::2] != _LOCATION).any():
         return None
     offsets, sizes, first_rows = (tokens[:, index] >> 1 ^ -(tokens[:, index] & 1) for index in (1, 3, 5))
+    offsets = offsets + (chunk.data_start - offsets[0])  # of a column file, they count from its own first byte
     ends, first_rows = offsets + sizes, np.append(first_rows, rows)
     fits = (
-        offsets[0] == chunk.data_start
-        and ends[-1] == chunk.start + chunk.size
+        ends[-1] == chunk.start + chunk.size
         and (ends[:-1] == offsets[1:]).all()
         and first_rows[0] == 0
         and (np.diff(first_rows) > 0).all()

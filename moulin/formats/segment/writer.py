@@ -44,6 +44,7 @@ SCHEMA_KEY = "iceberg.schema"
 # Pages are cut where a batch of values ends, so wide values need small batches; below the least, batches cost too much.
 _LEAST_BATCH = 64
 _MOST_BATCH = 1024
+_BLOB_BYTES = 16 << 10  # values from this size on, on average, share a page with few others
 _SINK_BYTES = 1 << 20
 _AS_THE_LEVEL = FileSettings()
 # A row group of more pieces than one per so many rows is copied together first: each piece costs the encoder a restart.
@@ -77,6 +78,8 @@ class SegmentWriter:
     The footer has no statistics of a column that holds NaN: they would leave NaN out, and engines for which NaN is
     above all numbers would skip rows that match. `nan_fields` are the ids of the columns that may hold NaN, as
     `nan_fields` finds them; when it is not given and the rows are more than one row group, no float has statistics.
+
+    Without `positions` the file lacks the column of positions that segments from level 1 on have: column files do.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class SegmentWriter:
         metadata: Mapping[str, str] | None = None,
         nan_fields: Collection[int] | None = None,
         settings: FileSettings = _AS_THE_LEVEL,
+        positions: bool = True,
     ) -> None:
         if level < 0:
             raise InvalidInput(f"Level {level} does not exist; levels start at 0.")
@@ -97,7 +101,7 @@ class SegmentWriter:
         self._group_bytes = self._tuning.row_group_bytes
         if row_group_bytes is not None and settings.row_group_bytes is None:
             self._group_bytes = min(row_group_bytes, self._group_bytes)
-        self._plan = writer_plan(schema, lineage=lineage, positions=self._tuning.encoded)
+        self._plan = writer_plan(schema, lineage=lineage, positions=self._tuning.encoded and positions)
         self._lineage = lineage
         self._rows = self._groups = 0
         self._filters = False
@@ -127,6 +131,19 @@ class SegmentWriter:
                 self._held_bytes += table.nbytes
             if self._held_bytes >= self._group_bytes:
                 self._drain(everything=False)
+        except BaseException:
+            self.abort()
+            raise
+
+    def write_group(self, rows: pa.Table) -> None:
+        """Add rows as a row group of their own, whatever their size. REQUIRES: `write` was never called."""
+        self._check_open()
+        try:
+            table = _checked(rows, self._plan.arrow)
+            if self._file is None:
+                self._nan_fields = frozenset(self._floats) if self._nan_fields is None else self._nan_fields
+                self._open(table, table.num_rows)
+            self._write_group(table)
         except BaseException:
             self.abort()
             raise
@@ -207,7 +224,8 @@ class SegmentWriter:
     def _open(self, sample: pa.Table, group_rows: int) -> None:
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _SINK_BYTES)
         widest = max(column.nbytes for column in sample.columns) / sample.num_rows
-        batch = max(_LEAST_BATCH, min(_MOST_BATCH, -int(-self._tuning.page_bytes // max(widest, 1))))
+        least = 1 if widest >= _BLOB_BYTES else _LEAST_BATCH
+        batch = max(least, min(_MOST_BATCH, -int(-self._tuning.page_bytes // max(widest, 1))))
         batch = min(batch, self._tuning.page_rows or batch)
         filters = {}
         if self._tuning.bloom and sample.num_rows >= _LEAST_CHECKED:

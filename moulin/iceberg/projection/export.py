@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from moulin.catalog.catalog import Catalog
+from moulin.catalog.catalog import local_catalog
 from moulin.catalog.objects import projections
 from moulin.errors import AlreadyExists, FailedPrecondition
 from moulin.formats.puffin import DeletionVectorBlob, write_puffin
@@ -24,6 +24,7 @@ from moulin.iceberg.format.deletes import DeleteFile, position_deletes
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location, path_in_table
 from moulin.iceberg.format.manifests import ManifestWriter, write_manifest_list
+from moulin.iceberg.projection.folding import folded, unfolded, without
 from moulin.iceberg.projection.projection import named_commits
 from moulin.iceberg.projection.rewrite import Delta, Rewriter, Totals
 from moulin.model.entities import TableState
@@ -44,12 +45,16 @@ def export(
     context: Context, table_id: UUID, directory: str, *, version: int | None = None, copy: bool = False
 ) -> Export:
     """Write a table at `version`, by default now, into `directory`. Interrupted, it leaves no new version there."""
-    if not isinstance(context.catalog, Catalog):
+    if local_catalog(context.catalog) is None:
         raise FailedPrecondition(
             "A table is exported where the lake's catalog is, not through a server or from a copy: open the lake by "
             "its folder or database, or read the table through the Iceberg REST catalog of `moulin serve`."
         )
     state = context.catalog.table_by_id(table_id, version)
+    if version is None:
+        state = folded(context, state)
+    if left_out := unfolded(context, state):
+        state = without(state, left_out)
     target = open_store(directory)
     if target.uri == context.store.uri or target.uri.startswith(f"{context.store.uri}/"):
         raise FailedPrecondition(f"{directory} lies inside the lake: export into a folder of its own.")

@@ -26,6 +26,7 @@ from moulin.iceberg.format.avro import read_avro
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import is_here, location, locator, path_in_table
 from moulin.iceberg.format.manifests import ManifestWriter, is_live, write_manifest_list
+from moulin.iceberg.projection.folding import folded, schema_before, unfolded, without
 from moulin.iceberg.projection.rewrite import Delta, Rewriter, Totals
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
@@ -80,13 +81,15 @@ def project(
     """
     for _ in range(_ATTEMPTS):
         state = context.catalog.table_by_id(table_id, version)
+        if version is None:
+            state = folded(context, state)
         chosen = format_version or documents.format_version(state)
         found: Projected | None = None
         try:
             found = find_whole(context, table_id, chosen, state.head_version)
             if found is None:
                 _find_base(context, table_id, chosen, state.head_version)
-                found = _Projector(context, state, chosen).run()
+                found = _Projector(context, state, chosen, unfolded(context, state)).run()
             if found is not None:
                 return _load(context, table_id, chosen, found)
         except NotFound:
@@ -181,8 +184,10 @@ def named_commits(context: Context, state: TableState) -> Iterator[tuple[Ref, Da
 class _Projector:
     """Makes one projection."""
 
-    def __init__(self, context: Context, state: TableState, chosen: int) -> None:
-        self.context, self.state, self.format = context, state, chosen
+    def __init__(self, context: Context, state: TableState, chosen: int, left_out: frozenset[int]) -> None:
+        """`left_out` are columns that lie in files of their own: engines would not find them."""
+        self.context, self.format, self.left_out = context, chosen, left_out
+        self.state = without(state, left_out) if left_out else state
         self.pool, self.store = context.own_catalog().pool, context.store
         self.folder = paths.metadata_prefix(state.id)
         self.added: dict[str, int] = {}
@@ -210,6 +215,8 @@ class _Projector:
         state = self.state
         oldest = projections.oldest_projectable(self.pool, state.id)
         commit = projections.data_commit(self.pool, state.id, state.head_version)
+        if commit is not None and self.left_out:
+            commit = replace(commit, schema_id=self._schema_before(commit.schema_id))
         kept = [one for one in before.get("snapshots", []) if int(one["summary"][documents.VERSION_KEY]) >= oldest]
         removed: list[str] | None = [] if base is None else [base.path]
         if commit is not None and (base is None or base.sequence < commit.sequence):
@@ -236,6 +243,10 @@ class _Projector:
         self._write(name, json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode())
         sequence = 0 if commit is None else commit.sequence
         return Projected(state.head_version, sequence, f"{self.folder}/{name}"), removed
+
+    def _schema_before(self, schema_id: int) -> int:
+        state = self.context.catalog.table_by_id(self.state.id, self.state.version)
+        return schema_before(state, schema_id, self.left_out)
 
     def _located(self, statistics: Json) -> Json:
         """Statistics with the address that their file has now."""

@@ -1,16 +1,20 @@
 """The Iceberg REST catalog as an app, to be mounted under /iceberg of a server. See docs/operations/iceberg_rest.md."""
 
+# Decisions: docs/decisions/0416
+
 from __future__ import annotations
 
 from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, Response
 
 import moulin
-from moulin.iceberg.rest import errors, namespaces, tables, views
+from moulin.iceberg.rest import branches, errors, namespaces, tables, views
 from moulin.iceberg.rest.commit import commit, create, register
 from moulin.iceberg.rest.idempotency import LIFETIME, Idempotency
+from moulin.iceberg.rest.requests import LakeOf
 from moulin.iceberg.rest.scan import plan as scans
 from moulin.lake import Lake
+from moulin.model.names import AT, MAIN, is_branch_name
 
 PREFIX = "/iceberg"
 _ROUTERS = (
@@ -27,9 +31,18 @@ router = APIRouter()
 
 
 @router.get("/config")
-def config() -> Response:
-    """What this catalog can do. A client may name a `warehouse`; there is one, and the name changes nothing."""
-    return JSONResponse({"defaults": {}, "overrides": {}, "endpoints": ENDPOINTS, "idempotency-key-lifetime": LIFETIME})
+def config(lake: LakeOf, warehouse: str | None = None) -> Response:
+    """What this catalog can do. The `warehouse` that a client names is the lake, whatever its name.
+
+    With @branch at its end it is that branch: all further paths begin with the prefix that is returned.
+    """
+    branch = (warehouse or "").rpartition(AT)[2] if AT in (warehouse or "") else MAIN
+    prefix = {}
+    if branch != MAIN and is_branch_name(branch):
+        prefix = {"prefix": AT + lake.catalog.branch(branch).name}
+    return JSONResponse(
+        {"defaults": {}, "overrides": prefix, "endpoints": ENDPOINTS, "idempotency-key-lifetime": LIFETIME}
+    )
 
 
 def _endpoints() -> list[str]:
@@ -56,6 +69,8 @@ def build(lake: Lake) -> FastAPI:
     app.add_middleware(Idempotency)
     for part in (router, *_ROUTERS):
         app.include_router(part, prefix="/v1")
+    for part in (branches.router, *_ROUTERS):
+        app.include_router(part, prefix=f"/v1/{AT}{{branch}}")
     return app
 
 

@@ -14,6 +14,7 @@ from moulin.errors import InvalidInput
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.errors import RestError, UnsupportedOperation, no_such
 from moulin.lake import Lake
+from moulin.model.names import MAIN
 
 _SPELLED: dict[type, str] = {dict: "object", list: "array", str: "string", int: "number", bool: "boolean"}
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -26,8 +27,10 @@ SEPARATOR = "\x1f"
 
 
 def _lake(request: Request) -> Lake:
+    """The lake, or the branch that the path of a request begins with."""
     lake: Lake = request.app.state.lake
-    return lake
+    branch = request.path_params.get("branch", MAIN)
+    return lake if branch == MAIN else lake.open_branch(branch)
 
 
 async def _json_body(request: Request) -> Json:

@@ -13,6 +13,7 @@ from moulin.errors import InvalidInput, NotFound
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location
+from moulin.iceberg.projection.folding import folded
 from moulin.iceberg.projection.projection import Projection, find_whole, project
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.errors import RestError, no_such
@@ -116,10 +117,10 @@ def find(lake: Lake, namespace: str, table: str) -> TableState:
 
 
 def flushed(lake: Lake, namespace: str, table: str) -> TableState:
-    """The table of a path, with everything that was put into it committed. Other tables are left alone."""
+    """The table of a path, with everything that was put into it committed, and folded. Others are left alone."""
     state = find(lake, namespace, table)
     flush_table(lake.context, state.id)
-    return find(lake, namespace, table)
+    return folded(lake.context, find(lake, namespace, table))
 
 
 def etag(lake: Lake, state: TableState, format_version: int, snapshots: Snapshots) -> str:

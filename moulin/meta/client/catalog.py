@@ -10,6 +10,7 @@ from uuid import UUID
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin._proto.moulin.lake.v1.catalog_pb2_grpc import CatalogServiceStub
 from moulin.catalog.commit.indexes import Coverage, IndexSize
+from moulin.catalog.commit.publishing import TablePublication
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.objects.history import CompactionOf
 from moulin.catalog.objects.tables import FirstRows, NewTable
@@ -20,12 +21,13 @@ from moulin.errors import InvalidInput
 from moulin.meta.client.connection import Connection
 from moulin.meta.client.tasks import ClientTasks
 from moulin.meta.client.tokens import ClientTokens
-from moulin.meta.codec.lake.branch import from_message_branch
+from moulin.meta.codec.lake.branch import from_message_branch, from_message_branch_table
 from moulin.meta.codec.lake.commit import from_message_result, to_message_commit
 from moulin.meta.codec.lake.database import from_message_database, from_message_preview
 from moulin.meta.codec.lake.feed import from_message_feed
 from moulin.meta.codec.lake.index import from_message_coverage, from_message_index
 from moulin.meta.codec.lake.partition import from_message_partition, to_message_partition, to_message_tuple
+from moulin.meta.codec.lake.publication import to_message_publication
 from moulin.meta.codec.lake.region import from_message_region
 from moulin.meta.codec.lake.segment import from_message_segment
 from moulin.meta.codec.lake.table import from_message_entry, from_message_state, to_message_new_table
@@ -35,6 +37,7 @@ from moulin.meta.roles import CATALOG_READS
 from moulin.model import request_ids
 from moulin.model.entities import (
     Branch,
+    BranchTable,
     CommitInfo,
     Database,
     DropPreview,
@@ -49,7 +52,9 @@ from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 
 # Calls that may be repeated when it is not known whether they arrived. A commit may, too, as it carries a request id.
-_AGAIN: Final = frozenset({*CATALOG_READS, "Commit", "ReserveSegments", "GetRegionNumber", "ReleaseRegion"})
+_AGAIN: Final = frozenset(
+    {*CATALOG_READS, "Commit", "PublishBranch", "ReserveSegments", "GetRegionNumber", "ReleaseRegion"}
+)
 _MANY: Final = 500  # partitions; where there are more, a time range comes first
 _VERSIONS: Final = 64  # asked for at a time: no call stays open while what it told of is being read
 
@@ -131,6 +136,23 @@ class ClientCatalog:
 
     def branch(self, name: str) -> Branch:
         return from_message_branch(self._call("GetBranch", pb.BranchRef, name=name))
+
+    def branch_tables(self, name: str) -> list[BranchTable]:
+        return list(map(from_message_branch_table, self._call("ListBranchTables", pb.BranchRef, name=name).tables))
+
+    def publish_branch(
+        self,
+        name: str,
+        given: Sequence[TablePublication],
+        *,
+        dry_run: bool = False,
+        request_id: str | None = None,
+    ) -> CommitResult:
+        """See `Catalog.publish_branch`. A call that got lost is repeated under the same request id: it is done once."""
+        messages = [_message(to_message_publication, {"part": part}) for part in given]
+        sent = f"{request_ids.CALL}{new_id()}" if request_id is None else request_id
+        fields = {"name": name, "tables": messages, "dry_run": dry_run, "request_id": sent}
+        return from_message_result(self._call("PublishBranch", pb.PublishBranchRequest, **fields))
 
     def drop_branch(self, name: str) -> Branch:
         return from_message_branch(self._call("DropBranch", pb.BranchRef, name=name))
@@ -234,6 +256,10 @@ class ClientCatalog:
     def version_at(self, timestamp_ns: int) -> int:
         return int(self._call("GetVersionAt", pb.GetVersionAtRequest, timestamp_ns=timestamp_ns).version)
 
+    def write_manifests(self, table_ids: Sequence[UUID] = ()) -> int:
+        ids = [str(table_id) for table_id in table_ids]
+        return int(self._call("WriteManifests", pb.WriteManifestsRequest, table_ids=ids).version)
+
     def head_version(self, table_id: UUID) -> int:
         return int(self._call("GetHeadVersion", pb.TableId, id=str(table_id)).version)
 
@@ -244,6 +270,10 @@ class ClientCatalog:
     def sequence_versions(self, table_id: UUID) -> tuple[list[int], list[int]]:
         found = self._call("ListSequenceVersions", pb.TableId, id=str(table_id))
         return list(found.sequences), list(found.versions)
+
+    def birth_versions(self, table_id: UUID) -> tuple[list[int], list[int]]:
+        found = self._call("ListBirthVersions", pb.TableId, id=str(table_id))
+        return list(found.first_row_ids), list(found.versions)
 
     def segments(
         self,

@@ -33,10 +33,18 @@ class ClientTasks:
         return self._connection.call(getattr(self._stub, name), request, again=again)
 
     def create_merge_tasks(
-        self, planned: Sequence[PlannedTask], *, worker: str | None = None, read_version: int = 0
+        self,
+        planned: Sequence[PlannedTask],
+        *,
+        worker: str | None = None,
+        read_version: int = 0,
+        seconds: float | None = None,
     ) -> list[Claim | None]:
-        plans = [pb.PlannedMerge(table_id=str(p.table_id), inputs=dict(p.inputs), level=p.level) for p in planned]
-        request = pb.CreateMergeTasksRequest(planned=plans, worker=worker, read_version=read_version)
+        plans = [
+            pb.PlannedMerge(table_id=str(p.table_id), inputs=dict(p.inputs), level=p.level, kind=p.kind)
+            for p in planned
+        ]
+        request = pb.CreateMergeTasksRequest(planned=plans, worker=worker, read_version=read_version, seconds=seconds)
         made = self._call("CreateMergeTasks", request).tasks
         return [from_message_claim(task.claim) if task.HasField("claim") else None for task in made]
 

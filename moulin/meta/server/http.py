@@ -47,7 +47,7 @@ log = logging.getLogger("moulin.http")
 _LOOKS: Final = ("GET", "HEAD", "OPTIONS")
 _OPEN: Final = ("/healthz",)
 # What engines that only read post. A table may have any of these names: the whole path counts.
-_READING: Final = re.compile(r"/iceberg/v1/namespaces/[^/]+/tables/[^/]+/(?:metrics|plan|tasks)")
+_READING: Final = re.compile(r"/iceberg/v1/(?:@[^/]+/)?namespaces/[^/]+/tables/[^/]+/(?:metrics|plan|tasks)")
 # How the Iceberg REST specification names what the gate refuses.
 _ICEBERG: Final = {Unauthenticated: "NotAuthorizedException", PermissionDenied: "ForbiddenException"}
 _STATUS: Final[dict[type[MoulinError], int]] = {

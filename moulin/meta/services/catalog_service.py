@@ -15,11 +15,11 @@ from moulin.catalog.commit.delivery import require_delivered
 from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.objects.new_table import NewTable, foreseen
 from moulin.catalog.segments.live import PartitionFilter
-from moulin.catalog.tasks.merge_tasks import PlannedTask
+from moulin.catalog.tasks.merge_tasks import COMPACT, FILL, PlannedTask
 from moulin.errors import InvalidInput
 from moulin.meta.auth import caller
 from moulin.meta.codec.id import from_message_id
-from moulin.meta.codec.lake.branch import to_message_branch
+from moulin.meta.codec.lake.branch import to_message_branch, to_message_branch_table
 from moulin.meta.codec.lake.commit import from_message_commit, to_message_result
 from moulin.meta.codec.lake.database import to_message_database, to_message_preview
 from moulin.meta.codec.lake.feed import to_message_feed
@@ -32,6 +32,7 @@ from moulin.meta.codec.lake.merge_task import (
     to_message_task_details,
 )
 from moulin.meta.codec.lake.partition import from_message_partition, from_message_tuple, to_message_partition
+from moulin.meta.codec.lake.publication import from_message_publication
 from moulin.meta.codec.lake.region import to_message_region
 from moulin.meta.codec.lake.segment import to_message_segment
 from moulin.meta.codec.lake.stream import to_message_streams
@@ -44,6 +45,7 @@ from moulin.meta.codec.lake.table import (
 from moulin.meta.codec.lake.version import to_message_commit_info
 from moulin.meta.codec.lake.view import from_message_query, to_message_view
 from moulin.meta.codec.page import pages
+from moulin.meta.features import is_known_index
 from moulin.meta.roles import Role
 from moulin.meta.site import Site
 from moulin.model.key.region import RegionSpec
@@ -116,6 +118,20 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def GetBranch(self, request: pb.BranchRef, context: Any) -> pb.Branch:
         return to_message_branch(self._catalog.branch(request.name))
+
+    def ListBranchTables(self, request: pb.BranchRef, context: Any) -> pb.ListBranchTablesResponse:
+        found = self._catalog.branch_tables(request.name)
+        return pb.ListBranchTablesResponse(tables=map(to_message_branch_table, found))
+
+    def PublishBranch(self, request: pb.PublishBranchRequest, context: Any) -> pb.CommitResponse:
+        request_id = request.request_id if request.HasField("request_id") else None
+        if request_id == "":
+            raise InvalidInput("A request id is not empty: leave it out, or send a unique one.")
+        given = list(map(from_message_publication, request.tables))
+        if request_id is None or self._catalog.committed(request_id) is None:
+            require_delivered(self._catalog.pool, self._catalog.store, [part.commit for part in given])
+        done = self._catalog.publish_branch(request.name, given, dry_run=request.dry_run, request_id=request_id)
+        return to_message_result(done)
 
     def DropBranch(self, request: pb.BranchRef, context: Any) -> pb.Branch:
         return to_message_branch(self._catalog.drop_branch(request.name))
@@ -232,6 +248,10 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def GetVersion(self, request: pb.GetVersionRequest, context: Any) -> pb.VersionResponse:
         return pb.VersionResponse(version=self._catalog.version())
 
+    def WriteManifests(self, request: pb.WriteManifestsRequest, context: Any) -> pb.VersionResponse:
+        table_ids = [from_message_id(one, "table_ids") for one in request.table_ids]
+        return pb.VersionResponse(version=self._catalog.write_manifests(table_ids))
+
     def GetVersionAt(self, request: pb.GetVersionAtRequest, context: Any) -> pb.VersionResponse:
         return pb.VersionResponse(version=self._catalog.version_at(request.timestamp_ns))
 
@@ -247,6 +267,10 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def ListSequenceVersions(self, request: pb.TableId, context: Any) -> pb.ListSequenceVersionsResponse:
         sequences, versions = self._catalog.sequence_versions(from_message_id(request.id, "table_id"))
         return pb.ListSequenceVersionsResponse(sequences=sequences, versions=versions)
+
+    def ListBirthVersions(self, request: pb.TableId, context: Any) -> pb.ListBirthVersionsResponse:
+        first_row_ids, versions = self._catalog.birth_versions(from_message_id(request.id, "table_id"))
+        return pb.ListBirthVersionsResponse(first_row_ids=first_row_ids, versions=versions)
 
     # Segments
 
@@ -320,10 +344,14 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def CreateMergeTasks(self, request: pb.CreateMergeTasksRequest, context: Any) -> pb.CreateMergeTasksResponse:
         planned = [
-            PlannedTask(from_message_id(p.table_id, "table_id"), dict(p.inputs), p.level) for p in request.planned
+            PlannedTask(from_message_id(p.table_id, "table_id"), dict(p.inputs), p.level, _task_kind(p.kind))
+            for p in request.planned
         ]
         worker = request.worker if request.HasField("worker") else None
-        made = self._tasks.create_merge_tasks(planned, worker=worker, read_version=request.read_version)
+        seconds = request.seconds if request.HasField("seconds") else None
+        made = self._tasks.create_merge_tasks(
+            planned, worker=worker, read_version=request.read_version, seconds=seconds
+        )
         tasks = [pb.CreatedMergeTask(claim=None if claim is None else to_message_claim(claim)) for claim in made]
         return pb.CreateMergeTasksResponse(tasks=tasks)
 
@@ -407,13 +435,15 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def ListIndexes(self, request: pb.TableId, context: Any) -> pb.ListIndexesResponse:
         table_id = from_message_id(request.id, "table_id")
         sizes = self._catalog.index_sizes(table_id)
-        found = [to_message_index_info(index, sizes.get(index.id)) for index in self._catalog.indexes(table_id)]
+        known = filter(is_known_index, self._catalog.indexes(table_id))
+        found = [to_message_index_info(index, sizes.get(index.id)) for index in known]
         return pb.ListIndexesResponse(indexes=found)
 
     def ListIndexCoverage(self, request: pb.ListIndexCoverageRequest, context: Any) -> pb.ListIndexCoverageResponse:
         fields = list(request.fields.ids) if request.HasField("fields") else None
         found = self._catalog.index_coverage(from_message_id(request.table_id, "table_id"), request.segments, fields)
-        return pb.ListIndexCoverageResponse(covering=map(to_message_coverage, found))
+        known = (covering for covering in found if is_known_index(covering.index))
+        return pb.ListIndexCoverageResponse(covering=map(to_message_coverage, known))
 
     def GetWrittenBytes(self, request: pb.GetWrittenBytesRequest, context: Any) -> pb.GetWrittenBytesResponse:
         found = self._catalog.written_bytes(from_message_id(request.table_id, "table_id"), request.after)
@@ -426,6 +456,12 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def GetStreams(self, request: pb.GetStreamsRequest, context: Any) -> pb.GetStreamsResponse:
         return to_message_streams(self._catalog.ingest.snapshot())
+
+
+def _task_kind(kind: str) -> str:
+    if kind not in ("", COMPACT, FILL):
+        raise InvalidInput(f"A task compacts or fills, and does not {kind[:60]!r}.")
+    return kind or COMPACT
 
 
 def _limit(request: pb.ChangeRange) -> int | None:

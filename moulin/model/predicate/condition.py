@@ -20,8 +20,9 @@ from typing import Literal, TypeAlias
 import pyarrow as pa
 
 from moulin.model.columns import compute as pc
+from moulin.model.columns.contains import contains
 from moulin.model.schema.arrow import arrow_type
-from moulin.model.schema.values import BooleanType, DecimalType, DoubleType, FloatType, IcebergType, UUIDType
+from moulin.model.schema.values import BooleanType, DecimalType, DoubleType, FloatType, IcebergType, ListType, UUIDType
 
 Comparand: TypeAlias = int | float | str | bytes
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
@@ -135,6 +136,27 @@ class Like:
     negated: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """The list has the element `comparand`, or (`negated`) it has not and has no nulls.
+
+    With `unknown`, lists of which neither is known are taken in: null, or with nulls and without the element. None as
+    `comparand` stands for a value that the elements cannot have; here alone NaN is a comparand.
+    """
+
+    column: Column
+    comparand: Comparand | None
+    negated: bool = False
+    unknown: bool = False
+
+    @property
+    def element(self) -> Column:
+        """The elements as a column."""
+        assert isinstance(self.column.type, ListType)
+        inner = self.column.type
+        return Column((*self.column.path, "element"), inner.element_id, inner.element_type)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Computed:
     """An Arrow expression of boolean type that is evaluated but not understood.
@@ -149,7 +171,7 @@ class Computed:
     inverted: bool = False
 
 
-Condition: TypeAlias = Constant | And | Or | Compare | In | IsNull | IsNan | Like | Computed
+Condition: TypeAlias = Constant | And | Or | Compare | In | IsNull | IsNan | Like | Contains | Computed
 
 TRUE = Constant(True)
 FALSE = Constant(False)
@@ -220,6 +242,8 @@ def complement(condition: Condition) -> Condition:
             return disjunction([replace(condition, negated=not condition.negated), IsNull(column, False)])
         case IsNull(column, negated):
             return IsNull(column, not negated)
+        case Contains():
+            return replace(condition, negated=not condition.negated, unknown=not condition.unknown)
         case Computed():
             return replace(condition, inverted=not condition.inverted)
 
@@ -267,8 +291,18 @@ def expression_of(condition: Condition) -> pc.Expression:
         case Like(column, pattern, ignore_case=ignore_case, negated=negated):
             found = pc.match_like(column.stored, pattern, ignore_case=ignore_case)
             return ~found if negated else found
+        case Contains(negated=negated, unknown=unknown):
+            found = _contained(condition)
+            found = ~found if negated else found
+            return pc.coalesce(found, pa.scalar(True)) if unknown else found
         case Computed(expression, inverted=inverted):
             return ~pc.coalesce(expression, pa.scalar(False)) if inverted else expression
+
+
+def _contained(condition: Contains) -> pc.Expression:
+    element, comparand = condition.element, condition.comparand
+    value = pa.scalar(None, element.comparison_type) if comparand is None else element.scalar(comparand)
+    return contains(condition.column.stored, value)
 
 
 def _is_in(column: Column, comparands: tuple[Comparand, ...]) -> pc.Expression:
@@ -305,6 +339,6 @@ def _join_members(children: list[Condition], negated: bool) -> list[Condition]:
 def _selectivity(condition: Condition) -> int:
     if isinstance(condition, Compare):
         return {"=": 0, "!=": 3}.get(condition.operator, 1)
-    if isinstance(condition, In | IsNull | IsNan | Like):
+    if isinstance(condition, In | IsNull | IsNan | Like | Contains):
         return 4 if condition.negated else 2
     return 5

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import mmh3
 
-from moulin.model.predicate.condition import Column, Comparand, Compare, In, IsNan, IsNull, Like, Operator
+from moulin.model.predicate.condition import Column, Comparand, Compare, Contains, In, IsNan, IsNull, Like, Operator
 from moulin.model.schema.single_value import unscaled_to_bytes
 from moulin.model.schema.values import BooleanType, DecimalType, IcebergType, TimestampNanoType, TimestamptzNanoType
 
-Leaf = Compare | In | IsNull | IsNan | Like
+Leaf = Compare | In | IsNull | IsNan | Like | Contains
 
 
 class Bucket(NamedTuple):
@@ -98,6 +98,8 @@ class Domain(NamedTuple):
                 return self._not_null()._not_nan() if negated else self._replace(value=False, null=False)
             case Like():
                 return self._not_null()._like(leaf)
+            case Contains(unknown=unknown):
+                return self if unknown else self._not_null()
 
     # Most columns have neither, and a copy takes longer than the look: plans ask this of every segment.
     def _not_null(self) -> Domain:

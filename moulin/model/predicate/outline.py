@@ -8,7 +8,19 @@ from __future__ import annotations
 
 import re
 
-from moulin.model.predicate.condition import And, Compare, Computed, Condition, Constant, In, IsNan, IsNull, Like, Or
+from moulin.model.predicate.condition import (
+    And,
+    Compare,
+    Computed,
+    Condition,
+    Constant,
+    Contains,
+    In,
+    IsNan,
+    IsNull,
+    Like,
+    Or,
+)
 
 
 def outline(condition: Condition) -> str:
@@ -31,6 +43,8 @@ def outline(condition: Condition) -> str:
         case Like():
             word = "ilike" if condition.ignore_case else "like"
             return f"{condition.column.name} {'not ' * condition.negated}{word} ?"
+        case Contains():
+            return f"{'not ' * condition.negated}array_contains({condition.column.name}, ?)"
         case Computed():
             return f"a condition on {', '.join(sorted(column.name for column in condition.columns))}"
 

@@ -53,6 +53,8 @@ LAST_UPDATED_SEQUENCE_FIELD_ID = 2147483539
 
 # What users see in place of the sequence number: the lake's version. Derived at read, never stored.
 LAST_UPDATED_VERSION = "_last_updated_version"
+# The version that made the row, whoever updated it since. Derived from the row id.
+CREATED_VERSION = "_created_version"
 # Position of a row in its segment, as reads give it. Never stored under this name.
 POSITION = "_pos"
 # The same as a column of segments from level 1 on, for engines that count rows slower than they decode them. Its id
@@ -267,6 +269,7 @@ def _cached_shown(key: ByIdentity) -> pa.Schema:
 
 
 __all__ = [
+    "CREATED_VERSION",
     "FIELD_ID_KEY",
     "LAST_UPDATED_SEQUENCE",
     "LAST_UPDATED_SEQUENCE_FIELD_ID",

@@ -100,6 +100,24 @@ class CastColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class FillColumn:
+    """A pending column is complete: the field `number` of this type takes the place of its placeholder.
+
+    Only in a commit after which every live segment has values of that field. `type` has the ids of inner fields.
+    """
+
+    name: str
+    type: IcebergType
+    number: int
+    action: ClassVar[str] = "fill-column"
+
+    def __post_init__(self) -> None:
+        if "." in _leaf(self.name) or "." in self.name:
+            raise InvalidInput(f"{self.name} lies inside a column: only whole columns are filled.")
+        object.__setattr__(self, "type", to_type(self.type, f"column {self.name}"))
+
+
+@dataclass(frozen=True, slots=True)
 class MoveColumn:
     """Another position among its siblings: first, or right `after` or `before` the sibling of that last part."""
 
@@ -175,6 +193,7 @@ SchemaChange = (
     | DropColumn
     | WidenColumn
     | CastColumn
+    | FillColumn
     | MoveColumn
     | SetNullable
     | SetRequired
@@ -224,6 +243,7 @@ __all__ = [
     "AddColumn",
     "CastColumn",
     "DropColumn",
+    "FillColumn",
     "MoveColumn",
     "RenameColumn",
     "SchemaChange",

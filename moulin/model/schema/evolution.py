@@ -16,6 +16,7 @@ from moulin.model.schema.change import (
     AddColumn,
     CastColumn,
     DropColumn,
+    FillColumn,
     MoveColumn,
     RenameColumn,
     SchemaChange,
@@ -256,6 +257,15 @@ def _cast(siblings: _Siblings, path: tuple[str, ...], change: CastColumn, rules:
     return siblings
 
 
+def _fill(siblings: _Siblings, path: tuple[str, ...], change: FillColumn, rules: _Rules) -> _Siblings:
+    index = _index_of(siblings, path[-1])
+    placed = replace(siblings[index], field_id=change.number, field_type=change.type)
+    if max(nested_ids(placed)) > rules.last_id:
+        raise InvalidInput(f"Column {change.name} cannot get field id {change.number}, which was never given out.")
+    siblings[index] = placed
+    return siblings
+
+
 def is_wider(old: IcebergType, new: IcebergType) -> bool:
     match old, new:
         case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
@@ -330,6 +340,7 @@ _EDITS: Mapping[type, Callable[[_Siblings, tuple[str, ...], Any, _Rules], _Sibli
         DropColumn: _drop,
         WidenColumn: _widen,
         CastColumn: _cast,
+        FillColumn: _fill,
         MoveColumn: _move,
         SetNullable: _set_nullable,
         SetRequired: _set_required,

@@ -11,6 +11,7 @@ raise InvalidInput for a literal that has no counterpart in the column's type.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from moulin.errors import InvalidInput
 from moulin.model.columns import compute as pc
@@ -23,6 +24,7 @@ from moulin.model.predicate.condition import (
     Computed,
     Condition,
     Constant,
+    Contains,
     IsNan,
     IsNull,
     Operator,
@@ -32,7 +34,7 @@ from moulin.model.predicate.condition import (
     membership,
 )
 from moulin.model.schema.schema import column_path
-from moulin.model.schema.values import Schema, StringType
+from moulin.model.schema.values import ListType, Schema, StringType
 from moulin.model.where.formula import Formula, Term, compared, compared_literals, formula
 from moulin.model.where.like import like, starts_with
 from moulin.model.where.literal import Literal, comparison, members
@@ -108,6 +110,23 @@ def matches(term: Term, pattern: str, escape: str, *, ignore_case: bool, negated
 
 def begins_with(term: Term, prefix: str, *, negated: bool = False) -> Condition:
     return starts_with(_text(term), prefix, negated)
+
+
+def array_contains(term: Term, value: Term, *, negated: bool = False) -> Condition:
+    """The list `term` has the element `value`. Unknown, as in Spark, for a null list and one that has nulls instead."""
+    if isinstance(term, Literal) and term.value is None:
+        return FALSE
+    if not isinstance(term, Column) or not isinstance(term.type, ListType):
+        what = f"column {term.name} is of type {term.type}" if isinstance(term, Column) else "no column was given"
+        raise InvalidInput(f"array_contains needs a column of lists, and {what}.")
+    if not isinstance(value, Literal):
+        raise InvalidInput("array_contains needs a literal as the element; use lake.sql to look for another column.")
+    if value.value is None:
+        return FALSE
+    found = Contains(term, None, negated)
+    comparands, nan = members(_comparable(found.element), [value])
+    comparand = float("nan") if nan else comparands[0] if comparands else None
+    return FALSE if comparand is None and not negated else replace(found, comparand=comparand)
 
 
 def _text(term: Term) -> Column | Formula:

@@ -20,7 +20,7 @@ from moulin.model.predicate.condition import (
 )
 from moulin.model.schema.schema import unknown_column
 from moulin.model.schema.values import BooleanType, NestedField, Schema, StructType
-from moulin.model.where.conditions import between, compare, is_nan, is_null, matches, one_of, same
+from moulin.model.where.conditions import array_contains, between, compare, is_nan, is_null, matches, one_of, same
 from moulin.model.where.formula import Arithmetic, Term, absolute, arithmetic, changed_case, negative
 from moulin.model.where.literal import Literal, cast, read_number, shown
 from moulin.model.where.parser import MAX_DEPTH, TOO_DEEP, chain, cut, described, only, operand, path, refuse
@@ -46,6 +46,7 @@ _CONDITIONS = (
     exp.ILike,
     exp.Escape,
     exp.IsNan,
+    exp.ArrayContains,
     exp.NullSafeEQ,
     exp.NullSafeNEQ,
 )
@@ -94,6 +95,9 @@ class Reader:
             case exp.IsNan():
                 (this,) = self._terms(node, "this")
                 return is_nan(this, negated=negate)
+            case exp.ArrayContains():
+                lists, value = self._terms(node, "this", "expression")
+                return array_contains(lists, value, negated=negate)
             case exp.NullSafeEQ() | exp.NullSafeNEQ():
                 found = same(*self._terms(node, "this", "expression"))
                 return found if isinstance(node, exp.NullSafeEQ) != negate else complement(found)

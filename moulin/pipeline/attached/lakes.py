@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame
 
 from moulin.lake import Lake
-from moulin.pipeline.sql.catalyst import CATALOG, LogicalPlan
+from moulin.pipeline.sql.catalyst import CATALOG, LogicalPlan, on_branches
 
 
 class Attached(Protocol):
@@ -43,7 +43,7 @@ class Attached(Protocol):
 
 def lake_name(attached: Attached, written: str) -> tuple[str, str] | None:
     """Database and name of a table that is written as in SQL, if its database is one of the lake."""
-    parts = _parts(written)
+    parts = _parts(on_branches(written))
     if len(parts) == 3 and parts[0].lower() == CATALOG:
         return parts[1], parts[2]
     if len(parts) == 2 and attached.has_database(parts[0]):

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from moulin.errors import InvalidInput, Unsupported
 from moulin.pipeline.attached.lakes import Attached, lake_name
+from moulin.pipeline.sql.catalyst import on_branches
 from moulin.pipeline.write.save import Save, overwritten, partition_field, save
 
 _MODES = {
@@ -72,14 +73,14 @@ def _write_to(frame: DataFrame, table: str) -> DataFrameWriterV2:
     if lake is None or name is None:
         other: DataFrameWriterV2 = _known["writeTo"](frame, table)
         return other
-    return LakeWriterV2(frame, table, lake, ".".join(name))
+    return LakeWriterV2(frame, on_branches(table), lake, ".".join(name))
 
 
 def _merge_into(frame: DataFrame, table: str, condition: Column) -> Any:
     lake = _attached(frame)
     if lake is None or lake_name(lake, table) is None:
         return _known["mergeInto"](frame, table, condition)
-    return LakeMergeWriter(frame, table, condition, lake)
+    return LakeMergeWriter(frame, on_branches(table), condition, lake)
 
 
 class LakeWriter(DataFrameWriter):

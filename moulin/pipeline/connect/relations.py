@@ -24,7 +24,7 @@ from moulin.errors import InvalidInput
 from moulin.model.names import quote
 from moulin.pipeline.connect.planner import Planner
 from moulin.pipeline.read.reader import NamedFrame
-from moulin.pipeline.sql.catalyst import CATALOG, LogicalPlan
+from moulin.pipeline.sql.catalyst import CATALOG, LogicalPlan, on_branches
 from moulin.pipeline.sql.names import parts_of, with_views
 from moulin.pipeline.sql.safe import SafeSql, View
 
@@ -83,6 +83,8 @@ class Relations:
             if kind == "read":
                 self._name_table(message)
                 return
+            if kind == "sql":
+                message.sql.query = on_branches(message.sql.query)
         for part in _parts(message):
             self._prepare(part, found)
 
@@ -101,7 +103,7 @@ class Relations:
 
     def _name_table(self, message: pb.Relation) -> None:
         """Have the number of a relation stay with it: two of one table are the same plan, and have two numbers."""
-        name = message.read.named_table.unparsed_identifier
+        name = message.read.named_table.unparsed_identifier = on_branches(message.read.named_table.unparsed_identifier)
         try:
             parts = self._guard.catalyst.parts_of(name).mkString("\0").split("\0")
         except PySparkException:

@@ -12,6 +12,7 @@ from pyspark.sql.types import LongType, StructField
 
 from moulin.model.facts import LiveSegment
 from moulin.model.schema.arrow import (
+    CREATED_VERSION,
     LAST_UPDATED_SEQUENCE,
     LAST_UPDATED_SEQUENCE_FIELD_ID,
     LAST_UPDATED_VERSION,
@@ -22,10 +23,13 @@ from moulin.pipeline.read.columns import FIELD_ID, LINEAGE, POSITION_COLUMN, SEG
 from moulin.table.read.hidden import SEGMENT as SHOWN_SEGMENT
 from moulin.table.read.hidden import SHOWN_POSITION
 
-NAMES = (ROW_ID, LAST_UPDATED_VERSION, SHOWN_SEGMENT, SHOWN_POSITION)
-"""The id of a row, which it keeps when it is updated or compacted; the version that wrote it last; where it is."""
+NAMES = (ROW_ID, LAST_UPDATED_VERSION, SHOWN_SEGMENT, SHOWN_POSITION, CREATED_VERSION)
+"""The id of a row, which it keeps when it is updated or compacted; the version that wrote it last; where it is; the
+version that made it."""
 
 _FIRST, _SEQUENCE, _VERSION, _KEY = "_moulin_first", "_moulin_written", "_moulin_version", "_moulin_key"
+_BLOCK, _LOW, _HIGH, _BORN = "_moulin_block", "_moulin_low", "_moulin_high", "_moulin_born"
+_BLOCK_BITS = 16
 
 
 def stored_lineage() -> tuple[StructField, StructField]:
@@ -45,11 +49,15 @@ def lineage_columns(*, stored: bool) -> tuple[Column, Column]:
 
 
 def add_hidden(
-    rows: DataFrame, segments: Sequence[LiveSegment], versions: tuple[Sequence[int], Sequence[int]]
+    rows: DataFrame,
+    segments: Sequence[LiveSegment],
+    versions: tuple[Sequence[int], Sequence[int]],
+    births: tuple[Sequence[int], Sequence[int]],
 ) -> DataFrame:
     """Located rows with lineage, whose last columns become the hidden ones.
 
-    `versions` are sequence numbers, ascending, and the versions that they were committed as.
+    `versions` are sequence numbers, ascending, and the versions that they were committed as; `births` are row ids,
+    ascending, and the versions that made the rows from each on.
     """
     own = rows.columns[: -2 - len(LINEAGE)]
     facts = pa.table(
@@ -68,7 +76,11 @@ def add_hidden(
     )
     written = F.broadcast(spark.createDataFrame(_by_sequence(*versions)))
     dated = numbered.join(written, F.col(sequence) == F.col(_SEQUENCE), "left")
-    values = (F.col(row_id), F.col(_VERSION), F.col(SEGMENT), F.col(POSITION_COLUMN))
+    shift, blocks = _by_block(*births)
+    mine = F.shiftright(F.col(row_id), shift) == F.col(_BLOCK)
+    within = (F.col(row_id) >= F.col(_LOW)) & (F.col(row_id) < F.col(_HIGH))
+    dated = dated.join(F.broadcast(spark.createDataFrame(blocks)), mine & within, "left")
+    values = (F.col(row_id), F.col(_VERSION), F.col(SEGMENT), F.col(POSITION_COLUMN), F.col(_BORN))
     hidden = dict(zip(NAMES, values, strict=True))
     return dated.select(*(quoted(name) for name in own), *(hidden[name].alias(name) for name in hidden_of(own)))
 
@@ -84,3 +96,18 @@ def _by_sequence(sequences: Sequence[int], versions: Sequence[int]) -> pa.Table:
     known, mapped = np.asarray(sequences, np.int64), np.asarray(versions, np.int64)
     every = np.arange(known[-1] + 1) if len(known) else np.empty(0, np.int64)
     return pa.table({_SEQUENCE: every, _VERSION: mapped[np.searchsorted(known, every)] if len(known) else every})
+
+
+def _by_block(firsts: Sequence[int], versions: Sequence[int]) -> tuple[int, pa.Table]:
+    """Ranges of row ids with their versions, cut into blocks that a join can look up, and the bits of a block.
+
+    The last step has no end, and nothing is known of it.
+    """
+    lows, highs, made = (np.asarray(side, np.int64) for side in (firsts[:-1], firsts[1:], versions[:-1]))
+    known = made != 0
+    lows, highs, made = lows[known], highs[known], made[known]
+    shift = max(0, int(highs[-1]).bit_length() - _BLOCK_BITS) if len(highs) else 0
+    counts = ((highs - 1) >> shift) - (lows >> shift) + 1
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    columns = (np.repeat(lows >> shift, counts) + within, *(np.repeat(side, counts) for side in (lows, highs, made)))
+    return shift, pa.table(dict(zip((_BLOCK, _LOW, _HIGH, _BORN), map(pa.array, columns), strict=True)))

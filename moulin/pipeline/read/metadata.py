@@ -80,6 +80,7 @@ _SCHEMAS: Mapping[str, pa.Schema] = MappingProxyType(
                 "files": pa.int64(),
                 "bytes": pa.int64(),
                 "created_version": pa.int64(),
+                "created_at": _TIME,
             }
         ),
         "files": pa.schema(
@@ -182,6 +183,9 @@ def _files(lake: Lake, state: TableState) -> pa.Table:
         facts, vector = segment.facts, segment.vector
         digest = facts.sha256.hex() or None
         rows.append((facts.number, "data", f"{root}/{facts.path}", 0, facts.size, facts.rows, digest))
+        for file in facts.files:
+            where = f"{root}/{file.path}"
+            rows.append((facts.number, "columns", where, 0, file.size, facts.rows, file.sha256.hex()))
         if facts.index_size:
             address = f"{root}/{paths.key_index_path(facts.path)}"
             rows.append((facts.number, "key_index", address, 0, facts.index_size, facts.rows, None))
@@ -199,7 +203,17 @@ def _indexes(lake: Lake, state: TableState) -> pa.Table:
     return _table(
         "indexes",
         (
-            (one.name, one.column, one.kind, one.covered, one.segments, one.files, one.bytes, one.created_version)
+            (
+                one.name,
+                one.column,
+                one.kind,
+                one.covered,
+                one.segments,
+                one.files,
+                one.bytes,
+                one.created_version,
+                _micros(one.created_at),
+            )
             for one in list_indexes(lake.context, state)
         ),
     )

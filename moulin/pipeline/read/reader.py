@@ -48,6 +48,7 @@ from moulin.pipeline.read.segment_scan import planned_scan
 from moulin.pipeline.read.staging import Staging, by_owner
 from moulin.pipeline.session import frame_of, is_local
 from moulin.sized_cache import SizedCache
+from moulin.table.commit.segment_rows import written_schema
 from moulin.table.context import Context
 from moulin.table.find.index_search import narrow
 from moulin.table.read.scan import plan_segments
@@ -94,7 +95,9 @@ class TableReader:
         segments = self._left(state, asked)
         rows = self._build(state, segments, located=True, lineage=True)
         hidden = len(hidden_of([field.name for field in state.schema.fields]))
-        frame = add_hidden(rows, segments, self._context.catalog.sequence_versions(state.id))
+        catalog = self._context.catalog
+        versions, births = catalog.sequence_versions(state.id), catalog.birth_versions(state.id)
+        frame = add_hidden(rows, segments, versions, births)
         return NamedFrame(frame, hidden, len(segments))
 
     def _named(self, state: TableState, segments: Sequence[LiveSegment]) -> NamedFrame:
@@ -121,6 +124,12 @@ class TableReader:
             store = self._context.store
             return planned_scan(self._spark, store, state.schema, segments, located=located, lineage=lineage)
         scans: list[DataFrame] = []
+        if not is_local(str(self._spark.sparkContext.master)):
+            beside = [s for s in segments if s.facts.files]  # no file holds all of their columns
+            segments = [s for s in segments if not s.facts.files]
+            if beside:
+                store = self._context.store
+                scans.append(planned_scan(self._spark, store, state.schema, beside, located=located, lineage=lineage))
         for plans, members in _groups(state, segments):
             for part in _by_lineage(members) if lineage else (members,):
                 scans += self._scans(state, plans, part, located=located, lineage=lineage)
@@ -286,16 +295,23 @@ def _slots(numbers: Integers) -> int:
     return slots
 
 
+def _stored_as(segment: LiveSegment) -> Hashable:
+    """What says which columns the files of a segment have."""
+    return segment.facts.schema_id, tuple(file.fields for file in segment.facts.files)
+
+
 def _groups(
     state: TableState, segments: Sequence[LiveSegment]
 ) -> list[tuple[tuple[ColumnPlan, ...], list[LiveSegment]]]:
     """Segments that one scan can read, with the plan of its columns; those that may hold NaN apart."""
-    plans = {n: plan_columns(state.schema, state.schemas[n]) for n in {s.facts.schema_id for s in segments}}
+    one_of = {_stored_as(segment): segment.facts for segment in segments}
+    written = {key: written_schema(state, facts) for key, facts in one_of.items()}
+    plans = {key: plan_columns(state.schema, schema) for key, schema in written.items()}
     floats = {field.name: frozenset(float_fields(field)) for field in state.schema.fields}
-    stored = {n: floats_of(state.schemas[n]) for n in plans}
+    stored = {key: floats_of(schema) for key, schema in written.items()}
     groups: dict[Any, tuple[tuple[ColumnPlan, ...], list[LiveSegment], set[str]]] = {}
     for segment in segments:
-        number = segment.facts.schema_id
+        number = _stored_as(segment)
         none = {facts.field_id for facts in segment.facts.columns if facts.nans == 0}
         unsure = stored[number] - none
         nans = {name for name, fields in floats.items() if fields & unsure} if unsure else set()

@@ -19,8 +19,8 @@ from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE, POSITION, ROW_ID
 from moulin.model.schema.values import Schema
 from moulin.pipeline.read.batches import spark_arrow_schema, to_spark
 from moulin.pipeline.read.columns import LINEAGE, POSITION_COLUMN, SEGMENT, located_schema, spark_schema
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
+from moulin.table.commit.segment_rows import open_rows
 from moulin.table.commit.vectors import read_vector
 
 PARTITION_BYTES = 32 << 20
@@ -53,7 +53,7 @@ class SegmentScan:
         for segment in segments:
             facts = segment.facts
             reader = SegmentReader(
-                open_segment(self.store, facts), self.schema, columns=list(self.columns), name=facts.path
+                open_rows(self.store, facts), self.schema, columns=list(self.columns), name=facts.path
             )
             batches = reader.batches(
                 deleted=None if segment.vector is None else read_vector(self.store, segment.vector, facts.rows),

@@ -1,7 +1,11 @@
-"""Segment files where Spark can read them: in place when the lake is a folder, else as copies on this machine."""
+"""Segment files where Spark can read them: in place when the lake is a folder, else as copies on this machine.
+
+A segment with column files is copied as one file.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -15,8 +19,8 @@ from uuid import UUID
 from moulin.errors import Corrupt, Unavailable
 from moulin.model.facts import SegmentFacts
 from moulin.storage import paths
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
+from moulin.table.commit.segment_rows import open_rows
 
 _THREADS = 8
 _CHUNK = 16 << 20
@@ -31,6 +35,14 @@ def by_owner(table_id: UUID, segments: Sequence[SegmentFacts]) -> dict[UUID, lis
     return found
 
 
+def _copy_path(facts: SegmentFacts) -> str:
+    """Where the copy of a segment lies: a name of its own for each set of column files that it is stitched with."""
+    if not facts.files:
+        return facts.path
+    names = hashlib.sha256("|".join(file.path for file in facts.files).encode()).hexdigest()[:16]
+    return f"{facts.path.removesuffix('.parquet')}-{names}.parquet"
+
+
 class Staging:
     """Gives local paths for segments. Each object is copied once and kept until `close`. Thread-safe."""
 
@@ -43,11 +55,11 @@ class Staging:
         """The folder that holds the table's segment folders, and the file of each segment, which lies below it."""
         prefix = paths.data_prefix(table_id)
         root = self._store.local_path(prefix)
-        if root is not None and all(facts.inline is None for facts in segments):
+        if root is not None and all(facts.inline is None and not facts.files for facts in segments):
             below = [paths.checked(facts.path).removeprefix(prefix) for facts in segments]
             return str(root), [f"{root}{path}" for path in below]
         base = self._copies()
-        files = [base / facts.path for facts in segments]
+        files = [base / _copy_path(facts) for facts in segments]
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="moulin-stage") as pool:
             list(pool.map(self._fetch, segments, files))
         return str(base / prefix), list(map(str, files))
@@ -69,17 +81,17 @@ class Staging:
         if target.exists():
             return
         part = target.with_name(f".{target.name}.{threading.get_ident()}.part")
-        local = None if facts.inline is not None else self._store.local_path(facts.path)
+        local = self._store.local_path(facts.path) if facts.inline is None and not facts.files else None
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             if local is not None:  # in a folder beside inline segments: Spark wants all of them below one
                 with suppress(FileExistsError):
                     target.symlink_to(local)
                 return
-            with open_segment(self._store, facts) as source, open(part, "wb") as copy:
+            with open_rows(self._store, facts, page_indexes=False) as source, open(part, "wb") as copy:
                 while chunk := source.read(_CHUNK):
                     copy.write(chunk)
-            if part.stat().st_size != facts.size:
+            if not facts.files and part.stat().st_size != facts.size:
                 raise Corrupt(
                     f"{facts.path} has {part.stat().st_size} bytes, but {facts.size} were written: restore it."
                 )

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from moulin.errors import InvalidInput
+from moulin.statement_text import with_branches
 
 LogicalPlan: TypeAlias = Any
 """A logical plan in the JVM. Two are equal when they have the same nodes, wherever in a text they stood."""
@@ -104,13 +105,14 @@ class Catalyst:
                 self._sessions.clearActiveSession()
 
     def parse(self, text: str, args: Arguments | None = None) -> LogicalPlan:
-        """The plan of one statement, with `args` for its parameters."""
+        """The plan of one statement, with `args` for its parameters. A table on a branch is database.table@branch."""
+        text = on_branches(text)
         with self.active():
             return self._parser.parsePlanWithParameters(text, self._parameters(args) if args else self._no_parameters)
 
     def parts_of(self, name: str) -> Any:
         """The parts of a name that is written as in SQL, as a sequence of the JVM."""
-        return self._parser.parseMultipartIdentifier(name)
+        return self._parser.parseMultipartIdentifier(on_branches(name))
 
     def opened(self, plan: LogicalPlan) -> LogicalPlan:
         """The plan with its CTEs and named windows where they are used, so that `nodes` gives the nodes in them too.
@@ -371,6 +373,11 @@ class Catalyst:
         for value in values:
             found.add(value)
         return self._converters.asScala(found).toSeq()
+
+
+def on_branches(text: str) -> str:
+    """The text with the branches of tables where Spark's parser takes them: shop.orders@exp is `shop@exp`.orders."""
+    return with_branches(text, "spark", CATALOG)
 
 
 def refusal(error: PySparkException) -> str:

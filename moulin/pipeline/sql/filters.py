@@ -32,7 +32,7 @@ from moulin.model.predicate.condition import (
 )
 from moulin.model.schema import values as ice
 from moulin.model.schema.values import Schema
-from moulin.model.where.conditions import begins_with, between, compare, is_nan, one_of
+from moulin.model.where.conditions import array_contains, begins_with, between, compare, is_nan, one_of
 from moulin.model.where.literal import Literal, literal_of
 from moulin.model.where.moment import DAY_NS, Day, Instant
 from moulin.pipeline.sql.catalyst import Expression
@@ -116,6 +116,7 @@ class FilterReader:
             "InSet": self._member,
             "StartsWith": self._prefix,
             "Like": self._prefix,
+            "ArrayContains": self._contains,
         }
 
     def _null(self, node: Node, wanted: bool) -> Condition:
@@ -218,6 +219,16 @@ class FilterReader:
             special = {"%", "_", str(self._objects.apply(node.index).escapeChar())}
             text = text[: next((at for at, letter in enumerate(text) if letter in special), len(text))]
         return begins_with(column, text) if text else TRUE
+
+    def _contains(self, node: Node, negated: bool) -> Condition:
+        """Lists of a column that have a value. Text of uuids and moments finer than Spark's are left to Spark."""
+        found, value = self._field(node.operands[0]), node.operands[1]
+        if found is None or negated or value.kind != "Literal" or not isinstance(found[1].field_type, ice.ListType):
+            return TRUE
+        lists = Column(found[0], found[1].field_id, found[1].field_type)
+        element = Column(lists.path, found[1].field_type.element_id, found[1].field_type.element_type)
+        literal = None if isinstance(element.type, (ice.UUIDType, *_NANOS)) else self.literal(element, value)
+        return TRUE if literal is None else array_contains(lists, literal)
 
     def column(self, node: Node) -> Column | None:
         """The column, or field of a struct, that a node is, perhaps in a type that shows each of its values exactly."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import reduce
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from moulin.errors import InvalidInput, NotFound, PermissionDenied
 from moulin.lake import Lake
 from moulin.model.entities import View
+from moulin.model.names import AT, on_branch
 from moulin.pipeline.read.feed import feed_frame
 from moulin.pipeline.read.fresh import Fresh
 from moulin.pipeline.read.metadata import WITH_ADDRESSES, metadata_of
@@ -57,9 +58,23 @@ def unflushed(failures: Mapping[UUID, Exception]) -> Iterator[None]:
         _UNFLUSHED.reset(token)
 
 
-def flush(lake: Lake) -> None:
-    """Commit what was put into keyed tables. REQUIRES: within `unflushed`."""
-    _UNFLUSHED.set(flush_keyed(lake.context))
+def flush(lake: Lake, branches: Collection[str] = ()) -> None:
+    """Commit what was put into keyed tables, on some branches too. REQUIRES: within `unflushed`."""
+    _UNFLUSHED.set(flush_all(lake, branches))
+
+
+def flush_all(lake: Lake, branches: Collection[str] = ()) -> Mapping[UUID, Exception]:
+    """Commit what was put into keyed tables of a lake, and of some branches of it; returns the errors by table."""
+    failures = dict(flush_keyed(lake.context))
+    for name in branches if lake.on_branch is None else ():
+        with suppress(NotFound):  # whoever asks for a table of it is told
+            failures.update(flush_keyed(lake.open_branch(name).context))
+    return failures
+
+
+def branches_of(databases: Iterable[str]) -> set[str]:
+    """The branches that names of databases are on."""
+    return {database.rpartition(AT)[2] for database in databases if AT in database}
 
 
 class Resolver:
@@ -74,7 +89,7 @@ class Resolver:
 
     def has_database(self, name: str) -> bool:
         """Whether the lake has it, in this or, where the session does not care, in another case."""
-        known = [database.name for database in self._lake.catalog.databases()]
+        known = databases_like(self._lake, name)
         if name in known or self.case_sensitive:
             return name in known
         return any(one.lower() == name.lower() for one in known)
@@ -162,6 +177,7 @@ class Resolver:
         def frames(named: Sequence[Reference]) -> dict[Reference, NamedFrame]:
             plain = {one: one.version is None and one.timestamp_ns is None and not is_now for one in named}
             asked = {one: replace(one, version=version) if plain[one] else one for one in named}
+            asked = {one: beside(view.database, found) for one, found in asked.items()}
             found = self.named(list(asked.values()), version, lane, lake_only=True, hidden=False)
             return {one: found[asked[one]] for one in named}
 
@@ -172,7 +188,7 @@ class Resolver:
         catalog = self._lake.catalog
         if self.case_sensitive:
             return None
-        database = spelled(reference.database, [database.name for database in catalog.databases()])
+        database = spelled(reference.database, databases_like(self._lake, reference.database))
         if database is None:
             return None
         known = [*(table.name for table in catalog.tables(database)), *(view.name for view in catalog.views(database))]
@@ -184,6 +200,23 @@ class Resolver:
     @property
     def case_sensitive(self) -> bool:
         return self._spark.conf.get("spark.sql.caseSensitive") == "true"
+
+
+def beside(database: str, reference: Reference) -> Reference:
+    """A reference in the text of a view: where the view's database is on a branch, names without one are, too."""
+    if AT in reference.database or AT not in database:
+        return reference
+    return replace(reference, database=on_branch(reference.database, database.rpartition(AT)[2]))
+
+
+def databases_like(lake: Lake, written: str) -> list[str]:
+    """The names of the databases that a written name may mean: those of the lake, or of the branch that it names."""
+    branch = written.rpartition(AT)[2] if AT in written else None
+    if branch is None:
+        return [database.name for database in lake.catalog.databases()]
+    if lake.on_branch is None:
+        return [database.name for database in lake.catalog.databases(branch=branch)]
+    return [on_branch(database.name, branch) for database in lake.databases()] if branch == lake.on_branch else []
 
 
 def _check_flushed(reference: Reference, table_id: UUID) -> None:

@@ -34,7 +34,7 @@ from moulin.model.texts import check_text
 from moulin.pipeline.read.batches import spark_arrow_schema
 from moulin.pipeline.read.columns import quoted, spark_schema
 from moulin.pipeline.read.reader import NamedFrame
-from moulin.pipeline.sql.catalyst import Catalyst, LogicalPlan, refusal
+from moulin.pipeline.sql.catalyst import Catalyst, LogicalPlan, on_branches, refusal
 from moulin.pipeline.sql.names import Query, Reference
 from moulin.pipeline.sql.safe import SafeSql
 
@@ -97,7 +97,7 @@ def plan_view(text: str, columns: Columns, parser: SafeSql, frames: Frames) -> t
 
     InvalidInput when it is not a query of the lake's tables and views, or cannot be planned.
     """
-    text = check_text(text, "text of a view").strip().rstrip(";").strip()
+    text = on_branches(check_text(text, "text of a view").strip().rstrip(";").strip())
     with _refusing():
         frame = _planned(text, parser, frames)
         if columns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moulin.errors import NotFound, Unsupported
 from moulin.pipeline.sql.catalyst import LogicalPlan, texts
+from moulin.pipeline.sql.resolver import databases_like
 from moulin.pipeline.statements.answer import Answer, nothing
 from moulin.pipeline.statements.definitions import COMMENT
 from moulin.pipeline.statements.session import Session
@@ -22,7 +23,7 @@ def create(session: Session, plan: LogicalPlan) -> Answer:
 def drop(session: Session, plan: LogicalPlan) -> Answer:
     """DROP DATABASE | SCHEMA [IF EXISTS] d [CASCADE]"""
     name = database_of(session, plan.namespace())
-    if not any(database.name == name for database in session.lake.databases()):
+    if name not in databases_like(session.lake, name):
         if plan.ifExists():
             return nothing()
         raise NotFound(f"Database {name!r} does not exist.")
@@ -33,8 +34,7 @@ def drop(session: Session, plan: LogicalPlan) -> Answer:
 def comment(session: Session, plan: LogicalPlan) -> Answer:
     """COMMENT ON DATABASE d IS 'text' | NULL"""
     text = plan.comment()
-    catalog = session.lake.own_catalog()
-    name = database_of(session, plan.child())
+    catalog, name = session.lake.own_catalog(), database_of(session, plan.child())
     catalog.set_database_properties(name, {COMMENT: text} if text else {}, () if text else (COMMENT,))
     return nothing()
 

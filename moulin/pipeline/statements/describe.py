@@ -62,9 +62,7 @@ def history(session: Session, statement: Own) -> Answer:
 def database(session: Session, plan: LogicalPlan) -> Answer:
     """DESCRIBE DATABASE [EXTENDED] d"""
     name = database_of(session, plan.namespace())
-    found = next((one for one in session.lake.databases() if one.name == name), None)
-    if found is None:
-        raise NotFound(f"Database {name!r} does not exist.")
+    found = session.lake.catalog.database(name)
     properties = dict(found.properties)
     facts = [("Catalog Name", "moulin"), ("Namespace Name", found.name), ("Comment", properties.pop(COMMENT, ""))]
     if plan.extended():

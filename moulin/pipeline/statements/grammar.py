@@ -134,7 +134,7 @@ def _create_tag(reader: Reader, replaces: bool) -> Own:
 
 
 def _create_index(reader: Reader) -> Own:
-    reader.usage = "CREATE INDEX [name] ON database.table [USING btree | bloom] (column)"
+    reader.usage = "CREATE INDEX [name] ON database.table [USING btree | bloom | bitmap | label_list] (column)"
     reader.accept("table")
     table = reader.name()
     kind = reader.one_name() if reader.accept("using") else ""

@@ -9,6 +9,7 @@ from moulin.model.schema.schema import find_column, unknown_column
 from moulin.model.schema.values import Schema
 from moulin.pipeline.sql.catalyst import CATALOG, LogicalPlan, name_parts
 from moulin.pipeline.sql.names import Reference, named_by, spelled
+from moulin.pipeline.sql.resolver import databases_like
 from moulin.pipeline.statements.session import Session
 
 
@@ -49,7 +50,7 @@ def database_named(session: Session, name: str) -> str:
     """The database of this name as the lake spells it; as it is when there is none."""
     if session.case_sensitive:
         return name
-    return spelled(name, [database.name for database in session.lake.databases()]) or name
+    return spelled(name, databases_like(session.lake, name)) or name
 
 
 def column_named(session: Session, schema: Schema, parts: Sequence[str]) -> str:

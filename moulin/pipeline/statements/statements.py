@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from moulin.errors import InvalidInput
-from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
+from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan, on_branches
 from moulin.pipeline.sql.safe import SafeSql
 from moulin.pipeline.statements import alter, calls, databases, describe, grammar, show, tables
 from moulin.pipeline.statements.answer import Answer
@@ -101,6 +101,7 @@ HARMLESS = frozenset(name for name in STATEMENTS if name.startswith(("Show", "De
 
 def parse(parser: Catalyst | SafeSql, text: str, args: Arguments | None) -> LogicalPlan:
     """The plan of a statement."""
+    text = on_branches(text)
     own = grammar.read(text)
     if own is None:
         return parser.parse(text, args)

@@ -22,10 +22,10 @@ from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.key.region import RegionSpec
 from moulin.model.layout.partition import PartitionTuple
 from moulin.model.operations import Kind, RegionUse
-from moulin.storage.segment_source import open_segment
 from moulin.table.bulk.runs import DuplicateSlice, RelocateSlice, find_duplicates, relocate
 from moulin.table.bulk.writer import BulkPlan, RegionRun, duplicate_key
 from moulin.table.commit.change import DataChange
+from moulin.table.commit.segment_rows import open_rows
 from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.keyed.version import KeyedVersion
@@ -156,7 +156,7 @@ def _cuts(context: Context, added: Sequence[SegmentFacts]) -> list[bytes]:
 
 
 def _repeated(context: Context, plan: BulkPlan, facts: SegmentFacts, position: int) -> InvalidInput:
-    source = open_segment(context.store, facts)
+    source = open_rows(context.store, facts)
     with SegmentReader(source, plan.layout.schema, columns=plan.key.names, name=facts.path) as reader:
         return duplicate_key(plan.key, reader.table(start=position, stop=position + 1), 0)
 

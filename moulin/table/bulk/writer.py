@@ -27,8 +27,8 @@ from moulin.model.layout.partition import PartitionTuple
 from moulin.model.merge_rules import MergeRules
 from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.model.schema.values import Schema
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
+from moulin.table.commit.segment_rows import open_rows
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.find.locate import KeyIndexes, Located, Tools, locate
 from moulin.table.write.layout import Layout
@@ -233,7 +233,7 @@ def _target_rows(
     for number in distinct(located.segments).tolist():
         mine = np.flatnonzero(located.segments == number)
         facts = by_number[number].facts
-        source: Any = open_segment(tools.store, facts)
+        source: Any = open_rows(tools.store, facts)
         with SegmentReader(source, plan.layout.schema, columns=columns, name=facts.path) as reader:
             starts = np.asarray(reader.group_starts)
             groups = np.searchsorted(starts, located.positions[mine], side="right") - 1

@@ -72,6 +72,10 @@ class Committer:
 
         return retry(self._catalog.config.commit_attempts, run, must_rebase)
 
+    def prepared(self, change: DataChange) -> TableCommit:
+        """A change carried over to the newest version, for those who commit it themselves; its vectors are written."""
+        return self._prepare(change, rebased=False)
+
     def _prepare(self, change: Change, *, rebased: bool) -> TableCommit:
         match change:
             case SettingChange():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -20,7 +21,7 @@ from moulin.model.operations import Claim
 from moulin.model.table_settings import MERGE_SPAN, RETENTION, merge_span_ns
 from moulin.table.commit.change import CompactionChange
 from moulin.table.compact.job import commit_compaction, compact_group
-from moulin.table.compact.picker import Bounds, Group, pick, pick_levels
+from moulin.table.compact.picker import Bounds, Group, pick, pick_levels, rewrite_each
 from moulin.table.compact.worker import CompactionWorker, heartbeats
 from moulin.table.context import Context
 from moulin.table.properties import effective
@@ -77,6 +78,24 @@ def compact_segments(context: Context, state: TableState, segments: Sequence[Liv
     groups = plan(context, state, everything=True, segments=segments)
     total, nothing = sum(group.size for group in groups), Compaction(state.head_version)
     return _Groups(context, state, f"compact {new_id()}", None, None, never, total, nothing).run(groups)
+
+
+def fold(context: Context, state: TableState) -> Compaction:
+    """Write segments that have column files as one file each. What a living worker has is left to it.
+
+    Segments with columns that are not complete stay as they are: their values would be computed again.
+    """
+    owner, done = f"fold {new_id()}", Compaction(state.head_version)
+    if any(map(_has_lapsed, context.catalog.maintenance.merge_tasks(state.id))):
+        for one in CompactionWorker(context, owner).run_all(state.id):
+            done = _sum(done, one.version, one.group, one.change)
+        state = context.catalog.table_by_id(state.id)
+    live = context.catalog.segments(state.id, state.version, with_columns=False)
+    shown = {column.field_id for column in state.schema.fields}
+    beside = [segment for segment in live if segment.facts.files and not _is_filled(segment, shown)]
+    held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in beside])
+    groups = rewrite_each([segment for segment in beside if segment.facts.number not in held])
+    return _Groups(context, state, owner, None, None, never, sum(group.size for group in groups), done).run(groups)
 
 
 @dataclass(slots=True)
@@ -150,7 +169,14 @@ def plan(
         segments = context.catalog.segments(state.id, state.version, with_columns=False)
     live = list(segments)
     held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in live])
-    free = [segment for segment in live if segment.facts.number not in held]
+    shown = {column.field_id for column in state.schema.fields}
+    free = [
+        segment
+        for segment in live
+        if segment.facts.number not in held
+        # Level 0 of a keyed table does not wait for a fill, which may have been given up: writers would.
+        and (not _is_filled(segment, shown) or (due_only and segment.facts.level == 0))
+    ]
     if state.schema.identifier_field_ids:
         return pick_levels(free, config, due_only=due_only, everything=everything, lost_specs=state.lost_specs)
     span = merge_span_ns(state.properties, config.merge_span)
@@ -165,6 +191,11 @@ def plan(
         bounds=limits,
         lost_specs=state.lost_specs,
     )
+
+
+def _is_filled(segment: LiveSegment, shown: AbstractSet[int]) -> bool:
+    """Whether a segment has values of a column that is not complete: a compaction would have to compute them again."""
+    return any(not shown >= set(file.fields) for file in segment.facts.files)
 
 
 def planned(table_id: UUID, group: Group) -> PlannedTask:

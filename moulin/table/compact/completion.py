@@ -35,6 +35,8 @@ def complete(context: Context, claim: Claim, outputs: Sequence[SegmentFacts], jo
         return CommitResult(done[0], 0, replayed=True)
     claimed = context.own_catalog().maintenance.claimed_task(claim)
     inputs = _inputs(context, claimed)
+    if any(segment.facts.files for segment in inputs):  # whoever has only storage read one file of each
+        return redo(context, claim, sum(facts.rows for facts in outputs))[0]
     added = [_checked(context, facts, claimed, inputs) for facts in outputs]
     if len({facts.number for facts in added}) != len(added):
         raise InvalidInput("Two outputs of the merge task have the same number.")

@@ -29,8 +29,8 @@ from moulin.model.layout.sort_rows import sort_indices
 from moulin.model.schema.arrow import arrow_schema, empty_table, leaves
 from moulin.model.schema.schema import column_path
 from moulin.storage import paths
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
+from moulin.table.commit.segment_rows import open_rows
 from moulin.table.commit.vectors import read_vector
 from moulin.table.compact.gather import Gatherer, RowCursor
 from moulin.table.compact.inline_rows import read_inline
@@ -178,7 +178,7 @@ class _Reading:
         """Whether it is all rows of a fresh inline segment."""
         facts, whole = self.range.segment.facts, self.range.start == 0
         whole = whole and self.range.stop == facts.rows and self._deleted is None
-        return whole and facts.inline is not None and not facts.has_lineage
+        return whole and facts.inline is not None and not facts.has_lineage and not facts.files
 
     def pieces(self, piece_bytes: int) -> Iterator[pa.Table]:
         """The rows with their lineage, in pieces of about `piece_bytes` decoded."""
@@ -212,7 +212,7 @@ class _Reading:
 
     def _open(self, columns: Sequence[str] | None = None) -> SegmentReader:
         facts, store = self.range.segment.facts, self.work.store
-        source = open_segment(store, facts)
+        source = open_rows(store, facts)
         return SegmentReader(source, self.work.layout.schema, columns=columns, name=facts.path)
 
 

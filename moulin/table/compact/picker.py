@@ -1,5 +1,7 @@
 """Which segments to compact, and how to cut the work into slices."""
 
+# Decisions: docs/decisions/0455
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -16,8 +18,8 @@ from moulin.model.facts import LiveSegment
 from moulin.model.layout.size_tier import size_tier
 from moulin.model.layout.sort_order import NullOrder, SortDirection
 from moulin.model.schema.arrow import arrow_schema
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
+from moulin.table.commit.segment_rows import open_rows
 from moulin.table.compact.kernel import MEMORY_BYTES, CompactionSlice, InputRange
 from moulin.table.write import clustering
 from moulin.table.write.layout import Layout
@@ -98,11 +100,12 @@ def pick_levels(
     everything: bool,
     lost_specs: Collection[int] = (),
 ) -> list[Group]:
-    """The groups of a keyed table worth compacting, level 0 first: 0 -> 1 with what it overlaps there, then 1 -> 2.
+    """The groups of a keyed table worth compacting, level 0 first: 0 -> 1 with what it overlaps there, then 1 -> 2, and
+    so on to the deepest level.
 
-    Groups share no segment, so they may run at once. `due_only` leaves alone what is not due yet; `everything` takes
-    all segments of a region and partition into level 2, but for one that is there already, unless its partitioning is
-    one of `lost_specs`.
+    Groups share no segment, so they may run at once: 0 -> 1 beside 2 -> 3. `due_only` leaves alone what is not due yet;
+    `everything` takes all segments of a region and partition into the deepest level, but for one that is there already,
+    unless its partitioning is one of `lost_specs`.
     """
     shards: dict[tuple[int, int, tuple[bytes | None, ...]], list[LiveSegment]] = defaultdict(list)
     for segment in segments:
@@ -110,26 +113,36 @@ def pick_levels(
     groups = []
     for members in shards.values():
         if everything:
-            group = Group(tuple(sorted(members, key=_key_min)), 2)
+            group = Group(tuple(sorted(members, key=_key_min)), config.deepest_level)
             first = members[0]
             lost = first.facts.spec_id in lost_specs
-            if len(members) > 1 or first.facts.level < 2 or first.vector is not None or lost:
+            marked = first.vector is not None or bool(first.facts.files)
+            if len(members) > 1 or first.facts.level < config.deepest_level or marked or lost:
                 groups.append(group)
             continue
-        fresh = [s for s in members if s.facts.level == 0]
-        if fresh and len(fresh) >= (config.level0_trigger if due_only else 1):
-            groups.append(
-                _with_overlap(_first_bytes(fresh, config.merge_max_bytes), members, 1, config.merge_max_bytes)
-            )
-            continue
-        middle = sorted((s for s in members if s.facts.level == 1), key=_key_min)
-        if sum(s.facts.size for s in middle) > config.level1_bytes:
-            groups.append(
-                _with_overlap(_first_bytes(middle, config.merge_max_bytes), members, 2, config.merge_max_bytes)
-            )
-        elif not due_only and (worn := [s for s in members if _is_worn(s)]):
+        due = _due_levels(members, config, due_only=due_only)
+        groups += due
+        if not due and not due_only and (worn := [s for s in members if _is_worn(s)]):
             groups.append(_with_overlap(worn, members, max(s.facts.level for s in worn), config.merge_max_bytes))
     return sorted(groups, key=lambda group: group.level)
+
+
+def _due_levels(members: Sequence[LiveSegment], config: Config, *, due_only: bool) -> list[Group]:
+    """What is due of one region and partition, each from a level into the next; no two meet in a level."""
+    groups: list[Group] = []
+    level = 0
+    while level < config.deepest_level:
+        mine = [s for s in members if s.facts.level == level]
+        if level == 0:
+            is_due = len(mine) >= (config.level0_trigger if due_only else 1)
+        else:
+            mine.sort(key=_key_min)
+            is_due = sum(s.facts.size for s in mine) > config.level1_bytes * config.level_growth ** (level - 1)
+        if is_due:
+            chosen = _first_bytes(mine, config.merge_max_bytes)
+            groups.append(_with_overlap(chosen, members, level + 1, config.merge_max_bytes))
+        level += 2 if is_due else 1
+    return groups
 
 
 def _key_min(segment: LiveSegment) -> bytes:
@@ -167,6 +180,9 @@ def _needs_compaction(segment: LiveSegment, segment_bytes: int) -> bool:
 
 
 def _is_worn(segment: LiveSegment) -> bool:
+    """Whether a segment is worth writing again by itself: it has many deleted rows, or columns in other files."""
+    if segment.facts.files:
+        return True
     return segment.vector is not None and segment.vector.cardinality >= _MANY_DELETED * segment.facts.rows
 
 
@@ -278,7 +294,7 @@ def _cut_inputs(
 
 def _key(store: Store, layout: Layout, segment: LiveSegment, name: str) -> Iterator[pa.ChunkedArray]:
     """The first sort column of a segment, all positions, in pieces, in the storage type that can be compared."""
-    source = open_segment(store, segment.facts)
+    source = open_rows(store, segment.facts)
     with SegmentReader(source, layout.schema, columns=[name], name=segment.facts.path) as reader:
         for piece in reader.pieces(_KEY_BYTES):
             key = piece.column(0)

@@ -20,7 +20,7 @@ from pyroaring import BitMap64
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.upkeep import erasable
 from moulin.catalog.upkeep.erasable import Columns, Relatives, Shared
-from moulin.errors import InvalidInput
+from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.formats import deletion_vector
 from moulin.model.columns.batching import batched
 from moulin.model.facts import LiveSegment
@@ -82,6 +82,12 @@ def read_condition(family: Relatives, table_id: UUID, where: Where) -> Question:
     """The condition with the columns of every kept version; InvalidInput when it fits those of none."""
     if where is None:
         raise InvalidInput("erase needs a condition; where='true' erases every row.")
+    if family.has_column_files:
+        raise FailedPrecondition(
+            f"Kept versions of {family.states[table_id].full_name} have column files, which an erase does not write "
+            "again yet: call fold() on every table and branch that has them, clean up the versions before that, and "
+            "erase then."
+        )
     readings: dict[Columns, Reading] = {}
     unread: list[str] = []
     for columns in sorted(family.columns, key=repr):

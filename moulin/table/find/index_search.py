@@ -22,16 +22,18 @@ from moulin.model.facts import LiveSegment
 from moulin.model.key.index_value import LONGEST, encode_literal, encoding_of, width_of
 from moulin.model.key.key import successor
 from moulin.model.predicate import Predicate
-from moulin.model.predicate.condition import And, Column, Compare, Condition, In, IsNan, Like, Or, leaves
+from moulin.model.predicate.condition import And, Column, Compare, Condition, Contains, In, IsNan, Like, Or, leaves
 from moulin.storage.table_store import Lost
 from moulin.table.find.index_files import KINDS, SecondaryIndexes
 
 Found = dict[int, Integers]
 """Positions that may match, ascending, by segment. Of segments that are not there nothing is known."""
 
-_Searched = Compare | In | IsNan | Like
+_Searched = Compare | In | IsNan | Like | Contains
 _NONE: Integers = np.empty(0, np.int64)
 _FEW = 1 << 16  # entries that are always worth reading
+_FEW_CHUNKS = 16  # chunks of bitmaps that are always worth reading
+_FEW_ENTRIES = 4096  # bitmaps of one chunk that are united
 _SHARE = 8  # more are, up to this part of a file: beyond it, reading the rows is as fast
 
 
@@ -59,15 +61,22 @@ def narrow(
         return Narrowed(list(segments))
     found = _Search(indexes, coverage).run(predicate.condition, set(numbers))
     kept = [segment for segment in segments if len(found.get(segment.facts.number, (0,)))]
-    positions = {number: rows for number, rows in found.items() if len(rows)}
+    rows_of = {segment.facts.number: segment.facts.rows for segment in kept}
+    positions = {n: rows for n, rows in found.items() if n in rows_of and _worthwhile(len(rows), rows_of[n])}
     return Narrowed(kept, positions, len(segments) - len(kept))
+
+
+def _worthwhile(found: int, rows: int) -> bool:
+    """Whether to look at these positions alone: of many, reading all rows is as fast."""
+    return found <= max(_FEW, rows // _SHARE)
 
 
 class _Search:
     def __init__(self, indexes: SecondaryIndexes, coverage: Iterable[Coverage]) -> None:
         self._indexes = indexes
         self._by_field: dict[int, list[Coverage]] = {}
-        for covering in sorted(coverage, key=lambda c: KINDS[c.index.kind]):  # what is sorted tells more
+        known = [covering for covering in coverage if covering.index.kind in KINDS]
+        for covering in sorted(known, key=lambda c: c.index.kind == "bloom"):  # what is sorted tells more
             self._by_field.setdefault(covering.index.field_id, []).append(covering)
 
     def run(self, condition: Condition, segments: set[int]) -> Found:
@@ -84,7 +93,8 @@ class _Search:
         for covering in self._by_field.get(condition.column.field_id, ()):
             wanted = [number for number in covering.segments if number in segments and number not in found]
             if wanted:
-                found |= self._look(covering, condition.column, spans, wanted)
+                column = condition.element if isinstance(condition, Contains) else condition.column
+                found |= self._look(covering, column, spans, wanted)
         return found
 
     def _all(self, children: Sequence[Condition], segments: set[int]) -> Found:
@@ -119,12 +129,14 @@ class _Search:
                 return {}  # it was made when the column was of another type
             if file.kind is IndexKind.BLOOM:
                 return self._look_bloom(covering, file, column, spans, wanted)
-            return self._look_sorted(covering, file, spans, wanted)
+            spans = spans if file.width else [_cut(span) for span in spans]
+            if file.kind is IndexKind.BTREE:
+                return self._look_sorted(covering, file, spans, wanted)
+            return self._look_bitmaps(covering, file, spans, wanted)
         except Lost:
             return {}  # cleaned up since it was looked up, or lost: the rows tell the same
 
     def _look_sorted(self, covering: Coverage, file: IndexFile, spans: Sequence[Span], wanted: Sequence[int]) -> Found:
-        spans = [_cut(span) for span in spans] if not file.width else spans
         chunks = file.chunks_of(spans)
         entries = sum(map(file.entries_of, chunks))
         if entries > max(_FEW, file.entries // _SHARE):
@@ -141,6 +153,22 @@ class _Search:
         asked = np.asarray([file.index_of[number] for number in wanted])
         edges = np.searchsorted(owners, np.stack([asked, asked + 1])).tolist()
         return {n: distinct(rows_of[start:stop]) for n, start, stop in zip(wanted, *edges, strict=True)}
+
+    def _look_bitmaps(self, covering: Coverage, file: IndexFile, spans: Sequence[Span], wanted: Sequence[int]) -> Found:
+        chunks = file.chunks_of(spans)
+        if len(chunks) > max(_FEW_CHUNKS, file.chunks // _SHARE):
+            return {}
+        asked = np.asarray(sorted(file.index_of[number] for number in wanted))
+        found: dict[int, list[Integers]] = {}
+        for number, asked_for in chunks.items():
+            chunk = self._indexes.bitmaps(covering.path, file, number)
+            for rows in map(chunk.rows, asked_for):
+                mine = rows.start + np.flatnonzero(np.isin(chunk.indexes[rows], asked))
+                if len(mine) > _FEW_ENTRIES:
+                    return {}
+                for entry in mine.tolist():
+                    found.setdefault(int(chunk.indexes[entry]), []).append(chunk.positions(entry))
+        return {n: distinct(np.concatenate([_NONE, *found.get(file.index_of[n], ())])) for n in wanted}
 
     def _look_bloom(
         self, covering: Coverage, file: IndexFile, column: Column, spans: Sequence[Span], wanted: Sequence[int]
@@ -169,13 +197,22 @@ def _spans(leaf: Condition) -> list[Span] | None:
         case IsNan(column, negated=False) if _top(column):
             value = encode_literal(column.type, float("nan"))
             return [(value, value)]
+        case Contains(column, comparand, negated=False, unknown=False) if comparand is not None and _simple(
+            leaf.element
+        ):
+            value = encode_literal(leaf.element.type, comparand)
+            return None if value is None or len(column.path) > 1 else [(value, value)]
         case Like(column, prefix=prefix, ignore_case=False, negated=False) if prefix and _top(column):
             return [(prefix.encode(), successor(prefix.encode()))]
     return None
 
 
 def _top(column: Column) -> bool:
-    return len(column.path) == 1 and encoding_of(column.type) is not None
+    return len(column.path) == 1 and _simple(column)
+
+
+def _simple(column: Column) -> bool:
+    return encoding_of(column.type) is not None
 
 
 def _cut(span: Span) -> Span:

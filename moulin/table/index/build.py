@@ -16,23 +16,27 @@ from moulin.formats.journal import Journal
 from moulin.formats.key_index import hash_keys
 from moulin.formats.secondary_index import (
     CoveredSegment,
+    IndexFile,
     IndexKind,
     SegmentHashes,
+    count_entries,
+    encode_bitmaps,
     encode_bloom,
     encode_sorted,
 )
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model import operations
+from moulin.model.columns import compute as pc
 from moulin.model.columns.arrays import Integers, distinct
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 from moulin.model.key.index_value import cut, encode_values, encoding_of, width_of
 from moulin.model.schema.arrow import POSITION
-from moulin.model.schema.values import Schema
+from moulin.model.schema.values import IcebergType, Schema
 from moulin.storage import paths
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
-from moulin.table.find.index_files import KINDS, open_index
+from moulin.table.commit.segment_rows import open_rows
+from moulin.table.find.index_files import KINDS, indexed_type, open_index
 
 _NONE: Integers = np.empty(0, np.int64)
 
@@ -102,14 +106,13 @@ def _write(
     data = _encode(work, covered, found)
     path = paths.index_path(work.table_id, new_id())
     work.store.put(path, data)
-    entries = sum(len(part.positions) for parts in found.values() for part in parts)
-    return operations.IndexFile(path, len(data), entries, tuple(s.number for s in covered))
+    return operations.IndexFile(path, len(data), count_entries(data), tuple(s.number for s in covered))
 
 
 def _encode(
     work: IndexSlice | CarrySlice, covered: Sequence[CoveredSegment], found: Mapping[int, Sequence[_Entries]]
 ) -> bytes:
-    kind = work.schema.find_field(work.field_id).field_type
+    kind = _values_type(work)
     encoding = encoding_of(kind)
     assert encoding is not None
     if KINDS[work.kind] is IndexKind.BLOOM:
@@ -127,26 +130,43 @@ def _encode(
     values = pa.concat_arrays([empty, *(part.payload for _, part in every)])
     indexes = np.concatenate([_NONE, *(np.full(len(part.positions), index) for index, part in every)])
     positions = np.concatenate([_NONE, *(part.positions for _, part in every)])
-    return encode_sorted(encoding, covered, values, indexes, positions)
+    if KINDS[work.kind] is IndexKind.BTREE:
+        return encode_sorted(encoding, covered, values, indexes, positions)
+    return encode_bitmaps(KINDS[work.kind], encoding, covered, values, indexes, positions)
+
+
+def _values_type(work: IndexSlice | CarrySlice) -> IcebergType:
+    """REQUIRES: the column can have an index of this kind."""
+    found = indexed_type(work.schema.find_field(work.field_id).field_type, work.kind)
+    assert found is not None
+    return found
 
 
 def _read(work: IndexSlice | CarrySlice, segment: LiveSegment) -> _Entries:
     """The entries of a segment from its data, also of deleted rows: older versions still see them."""
-    field = work.schema.find_field(work.field_id)
+    field, kind = work.schema.find_field(work.field_id), _values_type(work)
     facts = segment.facts
     positions, payload = [_NONE], []
-    with SegmentReader(open_segment(work.store, facts), work.schema, columns=[field.name], name=facts.path) as reader:
+    with SegmentReader(open_rows(work.store, facts), work.schema, columns=[field.name], name=facts.path) as reader:
         for batch in reader.batches(position=True):
             column = batch.column(field.name)
             rows = batch.column(POSITION).to_numpy()
-            if column.null_count:
-                valid = column.is_valid()
-                rows = rows[np.asarray(valid)]
-                column = (column.storage if isinstance(column, pa.ExtensionArray) else column).filter(valid)
+            rows, column = _without_nulls(rows, column)
+            if KINDS[work.kind] is IndexKind.LABEL_LIST:
+                rows = np.repeat(rows, np.asarray(pc.list_value_length(column)))
+                rows, column = _without_nulls(rows, column.flatten())
             positions.append(rows)
-            payload.append(_payload(work, encode_values(column, field.field_type)))
-    whole = pa.concat_arrays(payload) if payload else _payload(work, _no_values(width_of(field.field_type)))
+            payload.append(_payload(work, encode_values(column, kind)))
+    whole = pa.concat_arrays(payload) if payload else _payload(work, _no_values(width_of(kind)))
     return _Entries(np.concatenate(positions), whole)
+
+
+def _without_nulls(rows: Integers, column: pa.Array) -> tuple[Integers, pa.Array]:
+    column = column.storage if isinstance(column, pa.ExtensionArray) else column
+    if not column.null_count:
+        return rows, column
+    valid = column.is_valid()
+    return rows[np.asarray(valid)], column.filter(valid)
 
 
 def _no_values(width: int) -> pa.Array:
@@ -182,7 +202,7 @@ def _stored(work: CarrySlice, file: CoveringFile, numbers: Sequence[int]) -> Ite
     if not numbers:
         return
     index = open_index(work.store, file.path, file.size)
-    if index.encoding != encoding_of(work.schema.find_field(work.field_id).field_type):
+    if index.encoding != encoding_of(_values_type(work)):
         return
     if index.kind is IndexKind.BLOOM:
         for number in numbers:
@@ -190,18 +210,31 @@ def _stored(work: CarrySlice, file: CoveringFile, numbers: Sequence[int]) -> Ite
             yield number, _Entries(hashes.positions, pa.array(hashes.hashes))
         return
     indexes = np.asarray([index.index_of[number] for number in numbers])
-    taken: list[tuple[Integers, Integers, pa.Array]] = [(_NONE, _NONE, _no_values(index.width))]
-    for chunk in index.every():
-        mask = np.isin(chunk.indexes, indexes)
-        if mask.any():
-            taken.append((chunk.indexes[mask], chunk.positions[mask], chunk.values.filter(pa.array(mask))))
-    owners, positions = (np.concatenate([part[side] for part in taken]) for side in (0, 1))
-    values = pa.concat_arrays([part[2] for part in taken])
+    owners, positions, values = _taken(index, indexes)
     order = np.argsort(owners, kind="stable")
     edges = np.searchsorted(owners[order], np.stack([indexes, indexes + 1]))
     for number, start, stop in zip(numbers, *edges.tolist(), strict=True):
         rows = order[start:stop]
         yield number, _Entries(positions[rows], values.take(pa.array(rows)))
+
+
+def _taken(index: IndexFile, indexes: Integers) -> tuple[Integers, Integers, pa.Array]:
+    """What a file has of some segments, one by one: index of the segment, position, value."""
+    taken: list[tuple[Integers, Integers, pa.Array]] = [(_NONE, _NONE, _no_values(index.width))]
+    if index.kind is IndexKind.BTREE:
+        for chunk in index.every():
+            mask = np.isin(chunk.indexes, indexes)
+            if mask.any():
+                taken.append((chunk.indexes[mask], chunk.positions[mask], chunk.values.filter(pa.array(mask))))
+    else:
+        for bitmaps in index.every_bitmap():
+            mine = np.flatnonzero(np.isin(bitmaps.indexes, indexes))
+            if len(mine):
+                owners, counts = bitmaps.indexes[mine], bitmaps.counts[mine]
+                found = np.concatenate([bitmaps.positions(entry) for entry in mine.tolist()])
+                taken.append((np.repeat(owners, counts), found, bitmaps.values.take(pa.array(np.repeat(mine, counts)))))
+    owners, positions = (np.concatenate([part[side] for part in taken]) for side in (0, 1))
+    return owners, positions, pa.concat_arrays([part[2] for part in taken])
 
 
 def _move(journal: Journal, segment: int, entries: _Entries, found: dict[int, list[_Entries]]) -> None:

@@ -22,7 +22,7 @@ from moulin.model.operations import CreateIndex, DropIndex, IndexFile, UpdateInd
 from moulin.model.schema.values import NestedField
 from moulin.table.commit.change import CompactionChange, SettingChange
 from moulin.table.context import Context
-from moulin.table.find.index_files import KINDS
+from moulin.table.find.index_files import KINDS, indexed_type
 from moulin.table.index.build import CarrySlice, CoveringFile, IndexSlice, build_index, carry_index
 from moulin.table.runner import TaskRunner
 
@@ -31,7 +31,10 @@ _FILE_ROWS = 8 << 20  # rows that a file covers: what a slice holds in memory, a
 
 @dataclass(frozen=True, slots=True)
 class IndexInfo:
-    """A secondary index now: its column, and how many of the table's segments its files cover."""
+    """A secondary index now: its column, and how many of the table's segments its files cover.
+
+    `created_at` is in Unix nanoseconds; None for an index of an older Moulin whose version is no longer kept.
+    """
 
     name: str
     column: str
@@ -41,6 +44,7 @@ class IndexInfo:
     files: int
     bytes: int
     created_version: int
+    created_at: int | None = None
 
 
 def list_indexes(context: Context, state: TableState) -> list[IndexInfo]:
@@ -52,15 +56,16 @@ def list_indexes(context: Context, state: TableState) -> list[IndexInfo]:
         size = sizes.get(index.id)
         files, held, covered = (size.files, size.bytes, size.segments) if size else (0, 0, 0)
         column = state.schema.find_column_name(index.field_id) or f"field {index.field_id}"
-        found.append(IndexInfo(index.name, column, index.kind, covered, total, files, held, index.created_version))
+        made = (index.created_version, index.created_at)
+        found.append(IndexInfo(index.name, column, index.kind, covered, total, files, held, *made))
     return found
 
 
 def create_index(context: Context, state: TableState, column: str, kind: str, name: str | None) -> int:
     """Make an index that covers the segments of `state`; returns the version that has it."""
     if kind not in KINDS:
-        raise InvalidInput(f"An index is of kind {' or '.join(KINDS)}, not {kind!r}.")
-    field = _column(state, column)
+        raise InvalidInput(f"An index is of kind {', '.join(KINDS)}, not {kind!r}.")
+    field = _column(state, column, kind)
     name = check_name(f"{column}_{kind}" if name is None else name, "index")
     segments = context.catalog.segments(state.id, state.version, with_columns=False)
     with context.catalog.writing():
@@ -82,6 +87,8 @@ def update_indexes(context: Context, state: TableState) -> int:
     changes, written = [], list[IndexFile]()
     with context.catalog.writing():
         for index in context.catalog.indexes(state.id):
+            if index.kind not in KINDS:
+                continue  # made by a newer version of Moulin
             covered = _usable(context, state, index, segments)
             missing = [segment for segment in segments if segment.facts.number not in covered]
             if files := _build(context, state, index, missing):
@@ -124,7 +131,7 @@ def carry_indexes(
     owners = []
     for index in indexes:
         for journal, outputs in journals:
-            if outputs and state.schema.find_column_name(index.field_id) is not None:
+            if outputs and index.kind in KINDS and state.schema.find_column_name(index.field_id) is not None:
                 mine = tuple(files.get(index.id, ()))
                 slices.append(
                     CarrySlice(
@@ -178,7 +185,8 @@ def _parts(segments: Sequence[LiveSegment]) -> Iterator[list[LiveSegment]]:
 
 def _usable(context: Context, state: TableState, index: Index, segments: Sequence[LiveSegment]) -> set[int]:
     """The segments covered by files that fit the column as it is: a date that became a timestamp has other values."""
-    encoding = encoding_of(state.schema.find_field(index.field_id).field_type)
+    kind = indexed_type(state.schema.find_field(index.field_id).field_type, index.kind)
+    encoding = None if kind is None else encoding_of(kind)
     covered: set[int] = set()
     for found in context.catalog.index_coverage(state.id, [s.facts.number for s in segments], [index.field_id]):
         if found.index.id == index.id and context.secondary.file(found.path, found.size).encoding == encoding:
@@ -186,13 +194,18 @@ def _usable(context: Context, state: TableState, index: Index, segments: Sequenc
     return covered
 
 
-def _column(state: TableState, column: str) -> NestedField:
+def _column(state: TableState, column: str, kind: str) -> NestedField:
     names = [field.name for field in state.schema.fields]
     if column not in names:
         raise InvalidInput(f"Table {state.full_name} has no column {column!r}.{did_you_mean(str(column), names)}")
     field = next(field for field in state.schema.fields if field.name == column)
-    if encoding_of(field.field_type) is None:
-        raise InvalidInput(f"Column {column} is of type {field.field_type}: only columns of simple types are indexed.")
+    if indexed_type(field.field_type, kind) is None:
+        fit = (
+            "lists of simple types have an index of kind label_list"
+            if kind == "label_list"
+            else ("only columns of simple types are indexed, and lists of them by kind label_list")
+        )
+        raise InvalidInput(f"Column {column} is of type {field.field_type}: {fit}.")
     return field
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from uuid import UUID
 
@@ -122,7 +122,7 @@ class KeyedTable(LogSettler):
                 writer.rotate()
                 self._flush_all(writer)
             yield self.refresh(), [writer.use_for(writer.covered) for writer in writers]
-            with after_commit():
+            with after_commit(), suppress(NotFound):  # a publish drops the tables of its branch
                 self.refresh()
 
     @contextmanager

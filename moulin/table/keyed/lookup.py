@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from moulin.errors import NotFound
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns import compute as pc
 from moulin.model.columns.arrays import distinct
+from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.key.key import Key
 from moulin.model.rows.nano_datetime import to_rows
@@ -23,6 +25,7 @@ from moulin.storage.table_store import Lost
 from moulin.table.context import Context
 from moulin.table.find.locate import locate
 from moulin.table.keyed.version import KeyedVersion
+from moulin.table.read.blob import Blob, stored_blob
 from moulin.table.read.footers import open_reader
 
 _Group = tuple[str, int, int]  # path of the segment, row group or part of it, schema id
@@ -85,6 +88,11 @@ class Lookup:
         return deepcopy(row) if self._nested else row.copy()
 
     def _find(self, seen: KeyedVersion, key: Key, value: Any) -> dict[str, Any] | None:
+        found = self.address(seen, key, value)
+        return None if found is None else self._read(seen, found[0], np.asarray([found[1]]))[0]
+
+    def address(self, seen: KeyedVersion, key: Key, value: Any) -> tuple[LiveSegment, int] | None:
+        """The segment and the position in it of the row of a key; None when there is none."""
         encoded = key.encode_one(value)
         context = self._context
         for segment in seen.segments:
@@ -97,7 +105,7 @@ class Lookup:
             position = found[0]
             if segment.vector and position in context.vectors.get(context.store, segment.vector, facts.rows):
                 continue
-            return self._read(seen, segment, np.asarray([position]))[0]
+            return segment, position
         return None
 
     def get_many(self, seen: KeyedVersion, key: Key, values: Sequence[Any], age: int) -> dict[Any, dict[str, Any]]:
@@ -208,3 +216,15 @@ class Lookup:
         with self._lock:
             self._age += 1
             self._rows.clear()
+
+
+def located_blob(context: Context, lookup: Lookup, seen: KeyedVersion, key: Key, value: Any, column: str) -> Blob:
+    """A value of the row of a key, as a file."""
+    found = lookup.address(seen, key, key.check(value))
+    if found is None:
+        raise no_row(seen.state, value)
+    return stored_blob(context, seen.state, *found, column)
+
+
+def no_row(state: TableState, key: Any) -> NotFound:
+    return NotFound(f"Table {state.full_name} has no row with key {key!r}.")

@@ -20,11 +20,12 @@ from moulin.model.key.region import RegionSpec
 from moulin.table.context import Context
 from moulin.table.keyed.counters import CacheUse
 from moulin.table.keyed.left_logs import Tail, left_logs, read_tail
-from moulin.table.keyed.lookup import Lookup
+from moulin.table.keyed.lookup import Lookup, located_blob, no_row
 from moulin.table.keyed.memtable import Memtable, Moment
 from moulin.table.keyed.region import RegionWriter
 from moulin.table.keyed.version import KeyedVersion
 from moulin.table.properties import effective
+from moulin.table.read.blob import Blob, check_blob_column
 from moulin.table.read.turns import TURNS
 
 _FRESH = 1.0  # seconds for which a reader trusts what it saw, when it holds the claim anyway
@@ -114,6 +115,21 @@ class KeyedReader:
                     if found is not None:
                         return found[0].row(found[1], seen.state.schema)
         return self._lookup.get(self._seen_now, self.key, checked)
+
+    def blob(self, key: Any, column: str) -> Blob:
+        """A value of the row of a key as a file; NotFound when there is no such row."""
+        checked = self.key.check(key)
+        self.ready()
+        with self._moment() as (seen, unflushed):
+            check_blob_column(seen.state, column)
+            pending = next((found for source in unflushed if (found := source.find(checked)) is not None), None)
+        if pending is not None:
+            row = pending[0].row(pending[1], seen.state.schema)
+            if row is not None:
+                value = row[column]
+                return Blob(f"{seen.state.full_name}.{column}", lambda: value)
+            raise no_row(seen.state, key)
+        return located_blob(self._context, self._lookup, seen, self.key, key, column)
 
     def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
         """The row of each key, or None, in the order of the keys."""

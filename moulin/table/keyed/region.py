@@ -19,6 +19,7 @@ import pyarrow as pa
 from moulin.errors import Closed, Conflict, FailedPrecondition, InvalidInput, MoulinError, Unavailable
 from moulin.formats import log_entry
 from moulin.model.entities import Region, TableState
+from moulin.model.filling import fillings_of
 from moulin.model.key.key import Key
 from moulin.model.operations import RegionUse
 from moulin.model.rows.record import NATIVE, RecordType
@@ -107,7 +108,9 @@ class RegionWriter:
         self._record = RecordType(state.schema)
         self._key_of = itemgetter(*(self._record.names.index(name) for name in key.names))
         self._start()
-        self.put: Callable[[Any], None] = self._make_put() if self._record.is_fast else self._put_slowly
+        self._filling = tuple(fillings_of(state.properties, state.schema))
+        fast = self._record.is_fast and not self._filling
+        self.put: Callable[[Any], None] = self._make_put() if fast else self._put_slowly
 
     def _start(self) -> None:
         """Begin a new memtable; an empty one gives way to it."""
@@ -173,7 +176,8 @@ class RegionWriter:
     def put_rows(self, rows: Sequence[Any], *, look_closer: bool = False) -> None:
         """Several rows, all or none."""
         record = self._record
-        checked = record.check_all(rows) if record.is_simple and not look_closer else None
+        fast = record.is_simple and not look_closer and not self._filling
+        checked = record.check_all(rows) if fast else None
         if checked is None:
             try:
                 batches = list(to_batches(rows, record.schema))
@@ -201,6 +205,7 @@ class RegionWriter:
         parts = [b.slice(at, log_entry.MAX_ROWS) for b in whole for at in range(0, b.num_rows, log_entry.MAX_ROWS)]
         if not parts:
             return
+        self._refuse_filling(parts)
         record, key = self._record, self._key
         position = 0
         if record.schema.schema_id == schema_id:
@@ -214,6 +219,15 @@ class RegionWriter:
         if not position:
             raise Conflict("The schema of the table changed while rows were put; try again.")
         self._acknowledge(position)
+
+    def _refuse_filling(self, parts: Sequence[pa.RecordBatch]) -> None:
+        """Nobody writes a column that is being filled."""
+        for name in self._filling:
+            if any(part.column(name).null_count < part.num_rows for part in parts if name in part.schema.names):
+                raise FailedPrecondition(
+                    f"Column {name} is being filled and cannot be written yet: leave it out, or wait until it is "
+                    "complete."
+                )
 
     def delete(self, keys: Sequence[Any]) -> None:
         """Keys, as `Key.check` gives them."""

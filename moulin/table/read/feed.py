@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from moulin.catalog.segments.feed import FeedEntry, FeedSegment
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.names import did_you_mean
@@ -17,7 +19,7 @@ from moulin.model.schema.values import IcebergType, ListType, MapType, NestedFie
 from moulin.model.where import Where, parse_where
 from moulin.table.context import Context
 from moulin.table.pins import Hold
-from moulin.table.read.feed_reader import CHANGE_TYPE, COMMIT_TIMESTAMP, FEED_FIELDS, FeedReader
+from moulin.table.read.feed_reader import CHANGE_TYPE, COMMIT_TIMESTAMP, FEED_FIELDS, FeedReader, fresh_rows
 from moulin.table.read.frames import to_pandas, to_polars
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ class Feed:
     `_change_type` is insert, update_before, update_after or delete; `_row_id` tells which row, `_version` and
     `_commit_timestamp` when. The columns are those of the table at `until`. Versions come in order; within one, rows
     that went come before rows that came. With `net`, the two ends alone are compared: `_version` is then the version
-    that wrote the row, and `until` for rows that are gone or were restored.
+    that wrote the row, and `until` for rows that are gone or were restored. With `whole`, all rows at `until` count as
+    inserted, as if the table had been empty.
     """
 
     def __init__(
@@ -44,12 +47,14 @@ class Feed:
         columns: Sequence[str] | None = None,
         where: Where = None,
         net: bool = False,
+        whole: bool = False,
     ) -> None:
-        self._context, self._table_id, self._net = context, state.id, net
+        self._context, self._table_id, self._net, self._whole = context, state.id, net, whole
         self.since, self.until = since, state.version
         names = check_columns(state, columns)
         schema = optional(state.schema)
         predicate = parse_where(where, schema)
+        self._is_plain = where is None
         self._reader = FeedReader(context.store, schema, names, predicate, context.config.scan_batch_rows)
         self.schema: pa.Schema = self._reader.arrow_schema
 
@@ -81,11 +86,19 @@ class Feed:
         return to_polars(self.to_arrow())
 
     def counts(self) -> dict[str, int]:
-        """How many rows of each `_change_type` there are. Reads what `count` reads."""
+        """How many rows of each `_change_type` there are. Reads what `count` reads, and nothing of rows that facts say
+        are new.
+        """
         found: Counter[str] = Counter()
-        for batch in self._read(replace(self._reader, columns=())):
-            for change in batch.column(CHANGE_TYPE).value_counts():
-                found[change["values"].as_py()] += change["counts"].as_py()
+        reader = replace(self._reader, columns=())
+        for entry, hold in self._entries():
+            if self._is_plain and (rows := fresh_rows(entry)) is not None:
+                found["insert"] += rows
+                continue
+            for batch in reader.read(entry, self._context.vectors):
+                hold.check()
+                for change in batch.column(CHANGE_TYPE).value_counts():
+                    found[change["values"].as_py()] += change["counts"].as_py()
         return dict(found)
 
     def count(self) -> int:
@@ -93,18 +106,39 @@ class Feed:
         return sum(batch.num_rows for batch in self._read(replace(self._reader, columns=())))
 
     def _read(self, reader: FeedReader) -> Generator[pa.RecordBatch, None, None]:
-        return self._batches(reader, None if self.since == self.until else self._hold())
+        return self._batches(reader, self._entries())
 
-    def _batches(self, reader: FeedReader, hold: Hold | None) -> Generator[pa.RecordBatch, None, None]:
+    def _batches(
+        self, reader: FeedReader, entries: Generator[tuple[FeedEntry, Hold], None, None]
+    ) -> Generator[pa.RecordBatch, None, None]:
+        with closing(entries):
+            for entry, hold in entries:
+                for batch in reader.read(entry, self._context.vectors):
+                    hold.check()
+                    yield batch
+
+    def _entries(self) -> Generator[tuple[FeedEntry, Hold], None, None]:
+        """What the versions changed, pinned from this call on."""
+        return self._held(None if self.since == self.until and not self._whole else self._hold())
+
+    def _held(self, hold: Hold | None) -> Generator[tuple[FeedEntry, Hold], None, None]:
         if hold is None:
             return
         catalog = self._context.catalog
         with hold:
-            for entry in catalog.feed(self._table_id, self.since, self.until, net=self._net):
-                for batch in reader.read(entry, self._context.vectors):
-                    hold.check()
-                    yield batch
+            if self._whole:
+                entries = iter([self._all()])
+            else:
+                entries = catalog.feed(self._table_id, self.since, self.until, net=self._net)
+            for entry in entries:
+                yield entry, hold
                 hold.check()
+
+    def _all(self) -> FeedEntry:
+        """All rows of the table as an entry of its feed."""
+        live = self._context.catalog.segments(self._table_id, self.until, with_columns=False)
+        last = self._context.catalog.history(self._table_id, 1)[0]
+        return FeedEntry(self.until, last.timestamp_ns, 0, tuple(FeedSegment(None, segment) for segment in live))
 
     def _hold(self) -> Hold:
         """Pin all versions of the feed."""

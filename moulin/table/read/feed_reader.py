@@ -87,11 +87,19 @@ class FeedReader:
 def may_match(entry: FeedEntry) -> bool:
     """Whether a row can be on both sides, as far as facts tell. Else every row stands for itself."""
     return any(pair.before for pair in entry.segments) and any(
-        pair.after and not _is_fresh(pair.after, entry) for pair in entry.segments
+        pair.after and not is_fresh(pair.after, entry) for pair in entry.segments
     )
 
 
-def _is_fresh(segment: LiveSegment, entry: FeedEntry) -> bool:
+def fresh_rows(entry: FeedEntry) -> int | None:
+    """How many rows came, where facts alone say that all of them are new; else None."""
+    came = [pair.after for pair in entry.segments if pair.after is not None]
+    if any(pair.before for pair in entry.segments) or not all(is_fresh(segment, entry) for segment in came):
+        return None
+    return sum(one.facts.rows - (one.vector.cardinality if one.vector else 0) for one in came)
+
+
+def is_fresh(segment: LiveSegment, entry: FeedEntry) -> bool:
     """Whether all rows of a segment were given their ids in the version of this entry."""
     return not segment.facts.has_lineage and segment.first_row_id >= entry.next_row_id
 
@@ -158,7 +166,7 @@ class _OneVersion:
         came = [
             rows
             for pair in entry.segments
-            if pair.after and not _is_fresh(pair.after, entry) and (rows := self._came(pair))
+            if pair.after and not is_fresh(pair.after, entry) and (rows := self._came(pair))
         ]
         if not went or not came:
             return None

@@ -2,7 +2,7 @@
 
 A local file is known by its inode, size and times, so one that was touched is read and checked again. An object of a
 remote store is never changed in place, and is known by its address and size; its pages are checked at every read, for
-each is a new transfer.
+each is a new transfer. An inline segment is known by its bytes.
 """
 
 # Decisions: docs/decisions/0151, docs/decisions/0310
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Sequence
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -20,8 +21,9 @@ from moulin.formats.segment.reader import SegmentReader
 from moulin.model.facts import SegmentFacts
 from moulin.model.schema.values import Schema
 from moulin.sized_cache import SizedCache
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
+from moulin.table.commit.segment_rows import open_rows
+from moulin.table.read.inline_cache import INLINE_ROWS
 
 _BYTES = 128 << 20
 _FOOTERS: SizedCache[Hashable, OpenedFile] = SizedCache(_BYTES, lambda opened: opened.nbytes)
@@ -35,7 +37,7 @@ def open_reader(
     columns: Sequence[str] | None = None,
 ) -> SegmentReader:
     """A reader of a segment, with what is known of its footer, and of pages of a local file that were checked."""
-    source: pa.NativeFile = open_segment(store, facts)
+    source: pa.NativeFile = open_rows(store, facts)
     known = _key(store, facts)
     opened = None if known is None else _FOOTERS.find(known)
     trust = store.is_local and facts.inline is None and known is not None
@@ -58,14 +60,25 @@ def open_small(store: Store, facts: SegmentFacts, like: OpenedFile | None = None
 
 
 def forget_footers() -> None:
+    """Forget all that is known of segments, decoded rows of inline ones too."""
     _FOOTERS.clear()
+    INLINE_ROWS.clear()
 
 
 def _key(store: Store, facts: SegmentFacts) -> Hashable | None:
-    """Names a file as it is now; None when it cannot be looked at."""
-    local = store.local_path(facts.path) if store.is_local and facts.inline is None else None
+    """Names the files of a segment as they are now; None when they cannot be looked at."""
+    held = facts.inline
+    base = _file_key(store, facts.path, facts.size) if held is None else (facts.path, crc32(held))
+    if not facts.files:
+        return base
+    keys = (base, *(_file_key(store, file.path, file.size) for file in facts.files))
+    return None if None in keys else keys
+
+
+def _file_key(store: Store, path: str, size: int) -> Hashable | None:
+    local = store.local_path(path) if store.is_local else None
     if local is None:
-        return (store.uri, facts.path, facts.size)
+        return (store.uri, path, size)
     try:
         found = os.stat(local)
     except OSError:

@@ -7,15 +7,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 
+from moulin.catalog.backend import CatalogBackend
 from moulin.model.columns import compute as pc
 from moulin.model.facts import ColumnFacts, LiveSegment
 from moulin.model.layout.bounds import bound_to_bytes
 from moulin.model.predicate import Predicate
 from moulin.model.schema.arrow import (
+    CREATED_VERSION,
     LAST_UPDATED_SEQUENCE,
     LAST_UPDATED_VERSION,
     POSITION,
@@ -31,7 +34,13 @@ SHOWN_POSITION = "_position"
 
 # Ids for conditions alone: they lie above those that columns can have, and are stored nowhere.
 _IDS: Mapping[str, int] = MappingProxyType(
-    {ROW_ID: ROW_ID_FIELD_ID, LAST_UPDATED_VERSION: 2147483547, SEGMENT: 2147483546, SHOWN_POSITION: 2147483545}
+    {
+        ROW_ID: ROW_ID_FIELD_ID,
+        LAST_UPDATED_VERSION: 2147483547,
+        SEGMENT: 2147483546,
+        SHOWN_POSITION: 2147483545,
+        CREATED_VERSION: 2147483544,
+    }
 )
 _LONG = LongType()
 _PARSED_BYTES = 4 << 20
@@ -94,12 +103,14 @@ def _bound(value: int) -> bytes:
 class HiddenColumns:
     """The hidden columns that a read computes: `shown` for its result, `tested` for its where.
 
-    `versions` maps sequence numbers to versions, for `_last_updated_version`.
+    `versions` maps sequence numbers to versions, for `_last_updated_version`; `births` are the steps from row ids to
+    versions, for `_created_version`.
     """
 
     shown: tuple[str, ...] = ()
     tested: tuple[str, ...] = ()
     versions: tuple[Sequence[int], Sequence[int]] = ((), ())
+    births: tuple[Sequence[int], Sequence[int]] = ((), ())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -112,8 +123,18 @@ class HiddenColumns:
     def needs(self, name: str) -> bool:
         return name in self.shown or name in self.tested
 
-    def with_versions(self, versions: tuple[Sequence[int], Sequence[int]]) -> HiddenColumns:
-        return replace(self, versions=versions)
+    @property
+    def needs_row_id(self) -> bool:
+        return self.needs(ROW_ID) or self.needs(CREATED_VERSION)
+
+    def looked_up(self, catalog: CatalogBackend, table_id: UUID) -> HiddenColumns:
+        """With what the catalog knows of versions, as far as it is needed."""
+        found = self
+        if self.needs(LAST_UPDATED_VERSION):
+            found = replace(found, versions=catalog.sequence_versions(table_id))
+        if self.needs(CREATED_VERSION):
+            found = replace(found, births=catalog.birth_versions(table_id))
+        return found
 
     def complete(self, table: pa.Table, segment: int) -> pa.Table:
         """Rows of a segment, read with what hidden columns are made of, with the hidden columns in its place."""
@@ -124,6 +145,7 @@ class HiddenColumns:
             LAST_UPDATED_VERSION: lambda: map_sequences(table.column(LAST_UPDATED_SEQUENCE), self.versions),
             SEGMENT: lambda: pa.repeat(pa.scalar(segment, pa.int64()), table.num_rows),
             SHOWN_POSITION: lambda: table.column(POSITION),
+            CREATED_VERSION: lambda: map_births(table.column(ROW_ID), self.births),
         }
         kept = [field for field in table.schema if field.name not in _RAW]
         columns = [*(table.column(field.name) for field in kept), *(made[name]() for name in self.names)]
@@ -142,12 +164,20 @@ def map_sequences(sequences: pa.ChunkedArray, versions: tuple[Sequence[int], Seq
     return pa.array(mapped[np.searchsorted(known, pc.fill_null(sequences, 0).to_numpy())])
 
 
+def map_births(row_ids: pa.ChunkedArray, births: tuple[Sequence[int], Sequence[int]]) -> pa.Array:
+    """The versions that made rows with these ids; null where that is not known."""
+    firsts, versions = (np.asarray([0, *side], dtype=np.int64) for side in births)
+    found = versions[np.searchsorted(firsts, row_ids.to_numpy(), side="right") - 1]
+    return pa.array(found, mask=found == 0)
+
+
 __all__ = [
     "SEGMENT",
     "SHOWN_POSITION",
     "HiddenColumns",
     "hidden_facts",
     "hidden_names",
+    "map_births",
     "map_sequences",
     "parse_hidden",
 ]

@@ -19,7 +19,7 @@ from moulin.model.facts import ColumnFacts, LiveSegment
 from moulin.model.names import did_you_mean
 from moulin.model.predicate import Predicate
 from moulin.model.rows.nano_datetime import to_rows
-from moulin.model.schema.arrow import LAST_UPDATED_VERSION, empty_table, show, shown_schema
+from moulin.model.schema.arrow import empty_table, show, shown_schema
 from moulin.model.where import Where
 from moulin.storage import paths
 from moulin.storage.store import Store
@@ -284,8 +284,7 @@ class Scan:
         predicate: Predicate | None = None,
     ) -> UnitReader:
         hidden = self._hidden if hidden is None else hidden
-        if hidden.needs(LAST_UPDATED_VERSION):
-            hidden = hidden.with_versions(self._catalog.sequence_versions(self._state.id))
+        hidden = hidden.looked_up(self._catalog, self._state.id)
         return UnitReader(
             self._store,
             self._vectors,

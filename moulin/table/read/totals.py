@@ -153,7 +153,8 @@ class _Totals:
     def _is_null(self, segment: LiveSegment, column: NestedField, facts: ColumnFacts | None) -> bool:
         """Whether all values of a column are null. Facts that say nothing of the column leave it unknown."""
         stored = self.state.schemas[segment.facts.schema_id]
-        if column.field_id not in stored.field_ids and default_value(column) is None:
+        elsewhere = segment.facts.file_of(column.field_id) is not None
+        if not elsewhere and column.field_id not in stored.field_ids and default_value(column) is None:
             return True
         if facts is None or facts.values != segment.facts.rows:
             raise _Unknown

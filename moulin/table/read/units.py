@@ -27,14 +27,15 @@ from moulin.formats.segment.joined import SmallFile, can_join, read_joined
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns.arrays import Integers
 from moulin.model.entities import TableState
-from moulin.model.facts import LiveSegment
+from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.evaluation import evaluate
-from moulin.model.schema.arrow import LAST_UPDATED_VERSION, ROW_ID, arrow_schema
+from moulin.model.schema.arrow import LAST_UPDATED_VERSION, arrow_schema
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.read.footers import open_reader, open_small
 from moulin.table.read.hidden import SHOWN_POSITION, HiddenColumns
+from moulin.table.read.inline_cache import INLINE_ROWS, inline_key
 from moulin.table.read.turns import TURNS
 
 _UNITS_AHEAD = 8  # units a scan holds at most: read, or being read
@@ -113,7 +114,7 @@ class UnitReader:
         for segment in segments:
             for unit in self.cut(segment, 0, segment.facts.rows, limit, share):
                 full = size + unit.size > most or len(held) == _TOGETHER
-                if held and (full or _is_small(held[-1]) != _is_small(unit)):
+                if held and (full or not _are_alike(held[-1], unit)):
                     yield UnitGroup(tuple(held), size)
                     held, size = [], 0
                 held.append(unit)
@@ -153,22 +154,36 @@ class UnitReader:
         plain = self._by_pages and not self._hidden.names and not self._positions
         if not plain or len(units) == 1 or not all(map(_is_small, units)):
             return None
+        if any(unit.segment.facts.files for unit in units):
+            return None
         columns = self._schema_columns if self._columns is None else self._columns
         names = (*columns, *(name for name in self._predicate.columns if name not in columns))
+        facts = [unit.segment.facts for unit in units]
+        key = inline_key(self._state, facts, names)
         try:
-            known: list[SmallFile] = []
-            for unit in units:
-                file = open_small(self._store, unit.segment.facts, known[0][1] if known else None)
-                if file is None:
-                    return None
-                known.append(file)
-            if not can_join(known):
+            table = None if key is None else INLINE_ROWS.find(key)
+            if table is None:
+                table = self._decoded(facts, names)
+            if table is None:
                 return None
-            mapping = known[0][1].mapping(self._state.schema, names)
-            table = read_joined(known, mapping, trust=self._store.is_local)
+            if key is not None:
+                INLINE_ROWS.keep(key, table)
             return self._matching(table, units).select(list(columns))
         except (MoulinError, pa.ArrowException, ValueError, LookupError, OSError):
             return None
+
+    def _decoded(self, facts: Sequence[SegmentFacts], names: tuple[str, ...]) -> pa.Table | None:
+        """All rows of small segments; None when these do not have the same columns."""
+        known: list[SmallFile] = []
+        for one in facts:
+            file = open_small(self._store, one, known[0][1] if known else None)
+            if file is None:
+                return None
+            known.append(file)
+        if not can_join(known):
+            return None
+        mapping = known[0][1].mapping(self._state.schema, names)
+        return read_joined(known, mapping, trust=self._store.is_local)
 
     def _matching(self, table: pa.Table, units: Sequence[Unit]) -> pa.Table:
         """The rows of whole segments that are not deleted and match."""
@@ -203,7 +218,7 @@ class UnitReader:
             start=start,
             stop=stop,
             position=hidden.needs(SHOWN_POSITION),
-            row_id=hidden.needs(ROW_ID),
+            row_id=hidden.needs_row_id,
             first_row_id=segment.first_row_id,
             sequence=hidden.needs(LAST_UPDATED_VERSION),
             sequence_number=segment.sequence,
@@ -235,6 +250,12 @@ class UnitReader:
     def _open(self, segment: LiveSegment, extra: Sequence[str] = ()) -> SegmentReader:
         columns = self._columns if self._columns is None else [*self._columns, *extra]
         return open_reader(self._store, segment.facts, self._state.schema, columns=columns)
+
+
+def _are_alike(one: Unit, other: Unit) -> bool:
+    """Whether it is worth while to read these at once."""
+    inline = (one.segment.facts.inline is None) == (other.segment.facts.inline is None)
+    return inline and _is_small(one) == _is_small(other)
 
 
 def _is_small(unit: Unit) -> bool:

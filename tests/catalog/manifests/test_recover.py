@@ -490,6 +490,7 @@ def test_kept_versions_are_recovered_from_trimmed_chains(
         assert again.segments(state.id, version) == catalog.segments(state.id, version)
     assert again.history(state.id) == catalog.history(state.id)
     assert again.sequence_versions(state.id) == catalog.sequence_versions(state.id)
+    assert again.birth_versions(state.id) == catalog.birth_versions(state.id)
     for kept in ("tables", "table_schemas", "databases", "deletion_vectors"):
         assert [_without(r, "time_classes") for r in dump(again)[kept]] == [
             _without(r, "time_classes") for r in dump(catalog)[kept]

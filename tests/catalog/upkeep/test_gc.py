@@ -67,7 +67,7 @@ def test_versions_stay_for_their_time_and_go_after_it(
 
 
 def test_lineage_outlives_history(lake: Lake, table: Table, clock: HandClock) -> None:
-    columns = ["id", "_row_id", "_last_updated_version"]
+    columns = ["id", "_row_id", "_last_updated_version", "_created_version"]
     before = table.scan(columns=columns).to_arrow().sort_by("id")
     table.compact(everything=True)
     clock.forward(30 * DAY)

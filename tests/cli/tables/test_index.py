@@ -33,6 +33,7 @@ def test_an_index_is_made_listed_used_and_dropped(stock: Run) -> None:
     assert (done.code, done.json()["index"], done.json()["covered"]) == (0, "name_bloom", 3)
     assert "Index by_name covers 3 segments" in stock("index", "create", "shop.stock", "name", "--name", "by_name").out
     assert [row["index"] for row in stock("index", "list", "shop.stock", "--json").json()] == ["by_name", "name_bloom"]
+    assert all(row["created"] for row in stock("index", "list", "shop.stock", "--json").json())
     assert "3 of 3 segments" in stock("index", "list", "shop.stock").out
     assert stock("scan", "shop.stock", "--where", "name = 'n07'", "--json").json() == [{"id": 7, "name": "n07"}]
     assert stock("index", "update", "shop.stock").code == 0
@@ -94,3 +95,14 @@ def test_a_wrong_key_is_one_sentence(stock: Run, table: str, key: str, message: 
     assert (failed.code, failed.out) == (1, "")
     assert message in failed.err
     assert len(failed.err.strip().splitlines()) == 1
+
+
+def test_full_manifests_are_written_by_hand(stock: Run, tmp_path: Path) -> None:
+    done = stock("manifest", "write", "shop.stock", "--json")
+    assert done.code == 0
+    manifests = [*(tmp_path / "lake" / "tables").glob("*/manifests/*.full")]
+    assert len(manifests) == 1
+    assert "of the lake and of every table" in stock("manifest", "write").out
+    assert len([*(tmp_path / "lake" / "tables").glob("*/manifests/*.full")]) == 3
+    assert len([*(tmp_path / "lake" / "manifests").glob("*.full")]) == 1
+    assert stock("manifest", "write", "shop.nothing").code == 1

@@ -51,7 +51,7 @@ def pyiceberg_catalog(address: str, **properties: str) -> Any:
     return RestCatalog("lake", uri=address, **properties)
 
 
-def duckdb_attached(address: str) -> Any:
+def duckdb_attached(address: str, warehouse: str = "lake") -> Any:
     """A connection of its own with the catalog attached as `ice`; extensions come from packages."""
     import duckdb
 
@@ -63,5 +63,5 @@ def duckdb_attached(address: str) -> Any:
         (file,) = Path(spec.origin).parent.rglob("*.duckdb_extension")
         connection.execute(f"LOAD '{file}'")
     connection.execute("SET TimeZone = 'UTC'")
-    connection.execute(f"ATTACH 'lake' AS ice (TYPE iceberg, ENDPOINT '{address}', AUTHORIZATION_TYPE 'none')")
+    connection.execute(f"ATTACH '{warehouse}' AS ice (TYPE iceberg, ENDPOINT '{address}', AUTHORIZATION_TYPE 'none')")
     return connection

@@ -23,12 +23,15 @@ def test_queries_see_hidden_columns_that_they_name_and_no_others(lake: Lake, ord
     orders.delete_where("id = 2")
     orders.append(rows(6, 1))
     expected = {
-        (row["id"], row["_row_id"], row["_last_updated_version"])
-        for row in orders.scan(columns=["id", "_row_id", "_last_updated_version"]).to_pylist()
+        (row["id"], row["_row_id"], row["_last_updated_version"], row["_created_version"])
+        for row in orders.scan(columns=["id", "_row_id", "_last_updated_version", "_created_version"]).to_pylist()
     }
     assert lake.sql("select * from shop.orders where _row_id = 4").columns == ["id", "ts", "region", "amount"]
-    found = lake.sql("select id, _row_id, _last_updated_version, _segment, _position from shop.orders").collect()
-    assert {(row.id, row._row_id, row._last_updated_version) for row in found} == expected
+    assert len({created for *_, created in expected}) == 3
+    found = lake.sql(
+        "select id, _row_id, _last_updated_version, _segment, _position, _created_version from shop.orders"
+    ).collect()
+    assert {(row.id, row._row_id, row._last_updated_version, row._created_version) for row in found} == expected
     assert len({(row._segment, row._position) for row in found}) == 6
     joined = lake.sql("select a.id, b.id from shop.orders a join shop.orders b on a._row_id = b._row_id", safe=True)
     assert joined.count() == 6

@@ -96,9 +96,11 @@ def test_a_table_is_found_under_each_of_its_names(lake: Lake, orders: Table, row
 
 
 def test_files_that_indexes_rule_out_are_not_read_by_spark(lake: Lake, spark: SparkSession) -> None:
-    table = lake.create_table("shop.t", [("id", "long"), ("name", "string"), ("day", "date")])
+    table = lake.create_table("shop.t", [("id", "long"), ("name", "string"), ("day", "date"), ("tags", "list<string>")])
     for part in range(3):
-        table.append([{"id": n, "name": f"n{n}", "day": f"2024-03-{n % 28 + 1:02}"} for n in range(part, 60, 3)])
+        tagged = {"tags": ["all", f"part{part}", None]}
+        days = {n: f"2024-03-{n % 28 + 1:02}" for n in range(part, 60, 3)}
+        table.append([{"id": n, "name": f"n{n}", "day": day, **tagged} for n, day in days.items()])
     whole = table.version
     table.append([{"id": 7, "name": "n7", "day": "2024-03-08"}])
     table.delete_where("id = 10")
@@ -107,6 +109,7 @@ def test_files_that_indexes_rule_out_are_not_read_by_spark(lake: Lake, spark: Sp
     table.create_index("name")
     table.create_index("id", "bloom")
     table.create_index("day")
+    table.create_index("tags", "label_list")
 
     def look(query: str, expected: list[int], files: int) -> None:
         frame = lake.sql(query)
@@ -120,6 +123,9 @@ def test_files_that_indexes_rule_out_are_not_read_by_spark(lake: Lake, spark: Sp
     look(f"select id from shop.t version as of {whole} where name = 'n7'", [7], 1)
     look("select id from shop.t where day = '2024-03-08' and id < 8", [7, 7], 3)
     look("select id from shop.t where id = '7' and name = 'n7'", [7, 7], 2)
+    look("select id from shop.t where array_contains(tags, 'part1') and id < 5", [1, 4], 1)
+    look("select id from shop.t where array_contains(tags, 'part1') and array_contains(tags, 'part2')", [], 0)
+    look("select id from shop.t where not array_contains(tags, 'part1')", [], 4)
     look("select id from shop.t where name = 'n7' and (select count(*) from shop.t) = 60", [7, 7], 2)
     twice = lake.sql("select * from shop.t where name = 'n7' union all select * from shop.t where name = 'n8'")
     assert sorted(row.id for row in twice.collect()) == [7, 7, 8]

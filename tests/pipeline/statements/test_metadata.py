@@ -40,8 +40,8 @@ def test_metadata_is_that_of_the_python_calls(lake: Lake, sold: Table) -> None:
     partitions = values("select partition, segments, rows from shop.orders.partitions")
     assert partitions == [("region=eu", 1, 3), ("region=us", 1, 3)]
     assert values("select * from shop.orders.tags") == [("first", sold.tags()["first"], "tag")]
-    indexes = values("select name, column, kind, covered_segments from shop.orders.indexes")
-    assert indexes == [("by_id", "id", "btree", 2)]
+    indexes = values("select name, column, kind, covered_segments, created_at is null from shop.orders.indexes")
+    assert indexes == [("by_id", "id", "btree", 2, False)]
     with pytest.raises(NotFound):
         values("select * from shop.nothing.history")
 

@@ -16,7 +16,7 @@ from moulin.catalog.upkeep import erasures
 from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
 from moulin.config import Config
-from moulin.errors import Conflict, Erased, MoulinError
+from moulin.errors import Conflict, Erased, FailedPrecondition, MoulinError
 from moulin.lake import Lake
 from moulin.mirror import Mirror
 from moulin.storage.store import open_store
@@ -308,3 +308,45 @@ def test_a_lake_lost_in_the_middle_of_an_erase_recovers_without_the_rows(lake: L
         unchanged(recovered, ["shop.events"], before)
         assert holding(recovered.store) == []
         assert check(recovered.own_catalog()) == []
+
+
+def test_a_branch_publishes_after_an_erase(lake: Lake) -> None:
+    plant_events(lake)
+    branch = lake.branch("exp", expires="7d")
+    branch.table("shop.events").append([secret(500), order(501)])
+    branch.table("shop.events").delete_where("id = 1")
+    lake.table("shop.events").append([order(600)])
+    lake.table("shop.events").erase(WHERE)
+    expected = {*rows_of(lake.table("shop.events"))} - {1} | {501}
+    lake.publish("exp")
+    assert rows_of(lake.table("shop.events")).keys() == expected
+    assert lake.table("shop.events").erase(WHERE).rows == 0
+    assert holding(lake.store) == []
+    assert check(lake.own_catalog()) == []
+
+
+def test_rows_that_a_branch_published_are_erased_where_they_lie(lake: Lake) -> None:
+    plant_events(lake)
+    branch = lake.branch("exp", expires="7d")
+    branch.table("shop.events").append([secret(500), order(501)])
+    lake.publish("exp")
+    before = history(lake, ["shop.events"])
+    lake.table("shop.events").erase(WHERE)
+    assert holding(lake.store) == []
+    unchanged(lake, ["shop.events"], before)
+    collect(lake.own_catalog(), history_keep=0, byte_floor=0, orphan_grace=0)
+    assert check(lake.own_catalog()) == []
+
+
+def test_column_files_are_refused_until_they_are_folded_and_forgotten(lake: Lake) -> None:
+    table = lake.create_table("shop.t", ORDERS)
+    table.append([secret(1), order(2)])
+    table.add_column("copy", "string", from_sql="email")
+    with pytest.raises(FailedPrecondition, match="column files"):
+        table.erase(WHERE)
+    assert rows_of(table).keys() == {1, 2}
+    table.fold()
+    collect(lake.own_catalog(), history_keep=0, byte_floor=0, orphan_grace=0)
+    assert table.erase(WHERE).rows == 1
+    assert holding(lake.store) == []
+    assert rows_of(table)[2]["copy"] == "u2@x"

@@ -15,13 +15,16 @@ import pytest
 
 from moulin.catalog.upkeep.check import check
 from moulin.errors import AlreadyExists, Corrupt, InvalidInput, NotFound
+from moulin.formats.manifest import FEATURE_INLINE_SEGMENTS
 from moulin.formats.segment.decoder import Decoder
 from moulin.formats.segment.page_reader import PageReader
 from moulin.lake import Lake
+from moulin.meta import features
+from moulin.meta.server import calls
 from moulin.storage import paths
 from moulin.table.read.scan import Scan
 from moulin.table.table import Table
-from tests.table.conftest import OpenLake, ids, rows
+from tests.table.conftest import BACKENDS, SERVED, OpenLake, ids, rows
 
 
 def without(table: Table, where: str, version: int | None = None) -> Scan:
@@ -46,7 +49,7 @@ def shuffled(orders: Table) -> Table:
     return orders
 
 
-@pytest.mark.parametrize("kind", ["btree", "bloom"])
+@pytest.mark.parametrize("kind", ["btree", "bloom", "bitmap"])
 def test_a_value_is_looked_for_where_it_is(shuffled: Table, kind: str) -> None:
     assert shuffled.scan(where="region = 'r041'").plan().index_skipped == 0
     made = shuffled.create_index("region", kind)
@@ -60,7 +63,7 @@ def test_a_value_is_looked_for_where_it_is(shuffled: Table, kind: str) -> None:
     assert shuffled.scan(where="region = 'r041'").count() == 1
     assert shuffled.scan(where="amount >= 0 and region = 'r041'").plan().index_skipped == 3
     ranged = shuffled.scan(where="region between 'r040' and 'r042'")
-    assert ranged.plan().index_skipped == (1 if kind == "btree" else 0)
+    assert ranged.plan().index_skipped == (0 if kind == "bloom" else 1)
     assert ids(ranged) == [10, 110, 210]
     assert shuffled.delete_where("region = 'r041'").rows_deleted == 1
     assert ids(shuffled.scan(where="region = 'r041'")) == []
@@ -181,7 +184,7 @@ def test_names_kinds_and_columns_are_checked(shuffled: Table) -> None:
     shuffled.create_index("region", name="by_region")
     with pytest.raises(AlreadyExists, match="by_region"):
         shuffled.create_index("region", "bloom", name="by_region")
-    with pytest.raises(InvalidInput, match="btree or bloom"):
+    with pytest.raises(InvalidInput, match="btree, bloom, bitmap, label_list"):
         shuffled.create_index("region", "hash")
     with pytest.raises(InvalidInput, match="Did you mean 'region'"):
         shuffled.create_index("regoin")
@@ -241,7 +244,7 @@ def test_columns_of_every_type_can_be_indexed(tmp_path: Path) -> None:
     for n in range(3):
         table.append([{"id": n, **{name: column[n] for name, (_, column, _) in values.items()}}])
     for name in values:
-        table.create_index(name, "btree")
+        table.create_index(name, {"big": "bitmap", "name": "bitmap", "real": "bitmap"}.get(name, "btree"))
         table.create_index(name, "bloom")
     for _ in range(2):
         for name, (_, _, literal) in values.items():
@@ -381,6 +384,74 @@ def test_files_of_a_dropped_index_are_cleaned_up(tmp_path: Path) -> None:
         assert not folder.exists() or not list(folder.iterdir())
 
 
+@pytest.mark.parametrize("open_lake", [*BACKENDS, SERVED], indirect=True)
+def test_lists_are_found_by_their_labels(lake: Lake) -> None:
+    table = lake.create_table("shop.posts", [("id", "long"), ("tags", "list<string>")])
+    for part in range(4):
+        tags = [None, [], [None, f"t{part}"], ["all", "all", f"t{part}"], [f"n{n}" for n in range(part)]]
+        table.append([{"id": 10 * part + n, "tags": found} for n, found in enumerate(tags)])
+    made = table.create_index("tags", "label_list")
+    assert (made.name, made.covered, made.segments) == ("tags_label_list", 4, 4)
+    for _ in range(2):
+        scan = table.scan(where="array_contains(tags, 't2')")
+        assert ids(scan) == [22, 23]
+        assert scan.plan().index_skipped == len(table.scan().plan().segments) - 1
+        assert ids(table.scan(where="array_contains(tags, 'all')")) == [3, 13, 23, 33]
+        assert table.scan(where="array_contains(tags, 'nowhere')").plan().segments == ()
+        found = ids(table.scan(where="not array_contains(tags, 't2')"))
+        assert found == [1, 3, 4, 11, 13, 14, 21, 24, 31, 33, 34]  # unknown: null lists, and lists with a null
+        assert ids(table.scan(where="array_contains(tags, 'n0') and not array_contains(tags, 'n1')")) == [14]
+        table.delete_where("array_contains(tags, 'n2')")
+        table.append([{"id": 34, "tags": ["n0", "n1", "n2"]}])
+        table.compact(everything=True)
+        assert info(table, "tags_label_list") == (1, 1)
+    with pytest.raises(InvalidInput, match="label_list"):
+        table.create_index("tags")
+    with pytest.raises(InvalidInput, match="label_list"):
+        table.create_index("id", "label_list")
+
+
+def test_bitmaps_of_several_columns_meet(lake: Lake) -> None:
+    table = lake.create_table("shop.cells", [("id", "long"), ("a", "int"), ("b", "string")])
+    table.append([{"id": n, "a": n % 4, "b": f"b{n % 5}"} for n in range(2000)])
+    table.create_index("a", "bitmap")
+    table.create_index("b", "bitmap")
+    for where, wanted in [
+        ("a = 1 and b = 'b3'", lambda n: n % 4 == 1 and n % 5 == 3),
+        ("a in (1, 2) or b = 'b0'", lambda n: n % 4 in (1, 2) or n % 5 == 0),
+        ("a >= 2 and b like 'b4%'", lambda n: n % 4 >= 2 and n % 5 == 4),
+    ]:
+        scan = table.scan(where=where)
+        assert ids(scan) == [n for n in range(2000) if wanted(n)]
+        assert scan.plan().index_narrowed == 1
+
+
+def test_an_index_knows_when_it_was_made(open_lake: OpenLake) -> None:
+    lake = open_lake()
+    lake.create_database("shop")
+    table = lake.create_table("shop.orders", [("id", "long"), ("kind", "string")])
+    table.append([{"id": 1, "kind": "x"}])
+    made = table.create_index("kind", "bitmap")
+    commit = next(entry for entry in table.history() if entry.version == made.created_version)
+    assert made.created_at == commit.timestamp_ns
+
+
+@pytest.mark.parametrize("open_lake", [SERVED], indirect=True)
+def test_a_client_is_not_told_of_indexes_that_it_does_not_know(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.create_table("shop.orders", [("id", "long"), ("kind", "string")])
+    table.append([{"id": n, "kind": "ab"[n % 2]} for n in range(10)])
+    table.create_index("kind", "bitmap")
+    table.create_index("id")
+    assert [index.name for index in table.indexes()] == ["id_btree", "kind_bitmap"]
+    monkeypatch.setattr(calls, "note_features", lambda metadata: features._known.set(FEATURE_INLINE_SEGMENTS))
+    assert [index.name for index in table.indexes()] == ["id_btree"]
+    assert ids(table.scan(where="kind = 'a' and id < 5")) == [0, 2, 4]
+
+
+def random_list(rng: random.Random) -> list[int | None] | None:
+    return rng.choice([None, [], [rng.randint(0, 6)], [rng.randint(0, 6), None], [rng.randint(0, 6)] * 2 + [0]])
+
+
 OPERATORS = ["=", "<", "<=", ">", ">="]
 
 
@@ -388,7 +459,9 @@ def random_where(rng: random.Random, depth: int = 2) -> str:
     if depth and rng.random() < 0.5:
         joined = f" {rng.choice(['and', 'or'])} ".join(random_where(rng, depth - 1) for _ in range(rng.randint(2, 3)))
         return f"{'not ' if rng.random() < 0.15 else ''}({joined})"
-    match rng.randrange(7):
+    match rng.randrange(8):
+        case 7:
+            return f"{rng.choice(['', 'not '])}array_contains(l, {rng.randint(0, 6)})"
         case 0:
             return f"k {rng.choice(OPERATORS)} {rng.randint(-3, 33)}"
         case 1:
@@ -405,7 +478,15 @@ def random_where(rng: random.Random, depth: int = 2) -> str:
             return f"id {rng.choice(OPERATORS)} {rng.randint(0, 400)}"
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("open_lake", "seed"),
+    [
+        pytest.param("folder", 0, id="folder-0"),
+        pytest.param("folder", 1, id="folder-1"),
+        pytest.param("shared", 0, id="postgres-s3", marks=[pytest.mark.postgres, pytest.mark.s3]),
+    ],
+    indirect=["open_lake"],
+)
 @pytest.mark.parametrize("keyed", [False, True], ids=["event", "keyed"])
 def test_scans_give_the_same_rows_with_and_without_indexes(open_lake: OpenLake, seed: int, keyed: bool) -> None:
     """Random rows, deletes, compactions, partial coverage and old versions."""
@@ -414,7 +495,7 @@ def test_scans_give_the_same_rows_with_and_without_indexes(open_lake: OpenLake, 
     lake.create_database("shop")
     table = lake.create_table(
         "shop.random",
-        [("id", "long", False), ("k", "int"), ("s", "string"), ("f", "double")],
+        [("id", "long", False), ("k", "int"), ("s", "string"), ("f", "double"), ("l", "list<int>")],
         primary_key=["id"] if keyed else [],
         sort_by=[] if keyed else ["k"],
     )
@@ -428,6 +509,7 @@ def test_scans_give_the_same_rows_with_and_without_indexes(open_lake: OpenLake, 
                     "k": [rng.choice([None, rng.randint(0, 30)]) for _ in range(count)],
                     "s": [rng.choice([None, f"s{rng.randint(0, 12)}"]) for _ in range(count)],
                     "f": [rng.choice([None, math.nan, -0.0, rng.randint(0, 8) / 2]) for _ in range(count)],
+                    "l": pa.array([random_list(rng) for _ in range(count)], pa.list_(pa.int32())),
                 }
                 serial += count
                 table.append(pa.table(batch))
@@ -438,7 +520,8 @@ def test_scans_give_the_same_rows_with_and_without_indexes(open_lake: OpenLake, 
             case "merge all":
                 table.compact(everything=True)
             case "create":
-                column, kind = rng.choice("ksf"), rng.choice(["btree", "bloom"])
+                column, kind = rng.choice("ksf"), rng.choice(["btree", "bloom", "bitmap"])
+                column, kind = ("l", "label_list") if rng.random() < 0.3 else (column, kind)
                 if f"{column}_{kind}" not in [index.name for index in table.indexes()]:
                     table.create_index(column, kind)
             case "update":

@@ -15,7 +15,7 @@ from moulin.lake import Lake
 from moulin.table.table import Table
 from tests.table.conftest import BACKENDS, SERVED
 
-HIDDEN = ["_row_id", "_last_updated_version", "_segment", "_position"]
+HIDDEN = ["_row_id", "_last_updated_version", "_segment", "_position", "_created_version"]
 
 everywhere = pytest.mark.parametrize("open_lake", [*BACKENDS, SERVED], indirect=True)
 
@@ -39,6 +39,37 @@ def from_the_feed(table: Table) -> dict[int, tuple[int, int]]:
         elif row["_change_type"] == "delete":
             found.pop(row["id"], None)
     return found
+
+
+@everywhere
+def test_a_row_knows_the_version_that_made_it(table: Table) -> None:
+    born: dict[int, int] = {}
+    for first in (0, 10, 20):
+        version = table.append(some(first, 10)).version
+        born |= dict.fromkeys(range(first, first + 10), version)
+    table.update(set={"name": "upper(name)"}, where="id in (3, 14, 25)")
+    keyed = bool(table.state().schema.identifier_field_ids)
+    if keyed:
+        version = table.append(some(8, 3) + some(40, 2)).version
+        born |= dict.fromkeys((40, 41), version)
+
+    def found() -> dict[int, int]:
+        return {row["id"]: row["_created_version"] for row in table.scan(["id", "_created_version"]).to_pylist()}
+
+    assert found() == born
+    table.compact(everything=True)
+    assert found() == born
+    table.delete_where("id = 5")
+    table.append(some(5, 1))
+    born[5] = table.version
+    assert found() == born
+    late = table.scan(["id"], where=f"_created_version >= {born[20]} and id < 30").to_pylist()
+    assert sorted(row["id"] for row in late) == [5, *range(20, 30)]
+    if keyed:
+        table.put({"id": 77, "name": "new"})
+        assert found() == born | {77: None}
+        table.flush()
+        assert found()[77] == table.version
 
 
 @everywhere

@@ -38,6 +38,8 @@ from moulin.catalog.sql.schema.object import (
 )
 from moulin.catalog.sql.schema.segment import (
     SPAN_STATISTICS,
+    column_files,
+    column_sets,
     deletion_vectors,
     journals,
     merge_inputs,
@@ -58,6 +60,8 @@ __all__ = [
     "Id",
     "branch_tables",
     "branches",
+    "column_files",
+    "column_sets",
     "complete_metadata",
     "counter",
     "databases",

@@ -17,6 +17,7 @@ indexes = Table(
     Column("kind", String, nullable=False),
     Column("field_id", Integer, nullable=False),
     Column("created_version", BigInteger, nullable=False),
+    Column("created_at", BigInteger),
     UniqueConstraint("table_id", "name"),
 )
 

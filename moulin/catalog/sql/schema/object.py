@@ -135,6 +135,10 @@ branches = Table(
     Column("expires_at", BigInteger),
     Column("tombstoned_at", BigInteger),
     Column("delete_at", BigInteger),
+    Column("published_version", BigInteger),  # the version of main that has what the branch did
+    # What the databases and views of main were when the branch began, by the ids of the branch's own: see
+    # commit/publish_objects.py.
+    Column("began", JSON(none_as_null=True)),
     partial_index("branches_live_name", "name", unique=True, where="tombstoned_at IS NULL"),
 )
 

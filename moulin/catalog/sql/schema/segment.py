@@ -68,6 +68,7 @@ segment_spans = Table(
     Column("table_id", Id, nullable=False),
     Column("segment", BigInteger, ForeignKey("segments.number"), nullable=False),
     Column("vector_id", BigInteger, nullable=False),  # 0: no row is deleted
+    Column("columns_id", BigInteger, nullable=False, server_default="0"),  # 0: it has no column files
     Column("first_row_id", BigInteger, nullable=False, server_default="0"),
     Column("sequence", BigInteger, nullable=False, server_default="0"),
     Column("joined_version", BigInteger, nullable=False, server_default="0"),
@@ -117,6 +118,29 @@ deletion_vectors = Table(
     Column("length", BigInteger, nullable=False),
     Column("cardinality", BigInteger, nullable=False),
     Column("added_version", BigInteger, nullable=False),
+)
+
+# Column files, and the sets of them that spans name: a row for each top-level column in a file of the set.
+column_files = Table(
+    "column_files",
+    metadata,
+    Column("path", String, primary_key=True),
+    Column("table_id", Id, nullable=False, index=True),
+    Column("segment", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("sha256", LargeBinary, nullable=False),
+    Column("facts", LargeBinary, nullable=False),  # all of it, see formats/manifest.py
+    Column("added_version", BigInteger, nullable=False),
+)
+
+column_sets = Table(
+    "column_sets",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("field_id", Integer, primary_key=True, autoincrement=False),
+    Column("table_id", Id, nullable=False, index=True),
+    Column("segment", BigInteger, nullable=False),
+    Column("path", String, nullable=False, index=True),
 )
 
 # Which compactions consumed a segment, and where the journals of a compaction lie.

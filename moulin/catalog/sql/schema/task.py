@@ -15,6 +15,7 @@ merge_tasks = Table(
     Column("table_id", Id, nullable=False, index=True),
     Column("created_at", BigInteger, nullable=False),
     Column("level", SmallInteger, nullable=False),
+    Column("kind", String, nullable=False, server_default="compact"),  # or fill, which only who began it does
     Column("available_at", BigInteger, nullable=False, index=True),
     Column("worker", String),
     Column("claimed_at", BigInteger),

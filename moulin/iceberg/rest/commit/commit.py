@@ -38,7 +38,7 @@ from moulin.iceberg.rest.tables import identifier, loaded
 from moulin.lake import Lake
 from moulin.model import request_ids
 from moulin.model.entities import TableState
-from moulin.model.names import check_name
+from moulin.model.names import AT, check_name
 from moulin.model.operations import Operation
 from moulin.table.commit.retry import at_once, retry
 from moulin.table.keyed.tables import flush_table
@@ -98,7 +98,7 @@ def _table_request(database: str, name: str, body: Json) -> TableRequest:
 
 
 def _commit(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> None:
-    request_id = _request_id(requests, key)
+    request_id = _request_id(lake, requests, key)
     if request_id is not None and lake.catalog.committed(request_id) is not None:
         return  # this request was answered, or died, after its commit
     for request in requests:
@@ -109,9 +109,10 @@ def _commit(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> No
     )
 
 
-def _request_id(requests: Sequence[TableRequest], key: str | None) -> str | None:
+def _request_id(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> str | None:
     if key is None:
         return None
+    key = key if lake.on_branch is None else f"{key}{AT}{lake.on_branch}"
     text = repr([(request.full_name, request.requirements, request.wanted) for request in requests])
     return f"{request_ids.ICEBERG}{hashlib.sha256(f'{key} {text}'.encode()).hexdigest()}"
 
@@ -164,7 +165,7 @@ class _Attempt:
 
     def _update(self, request: TableRequest, state: TableState, base: Json) -> None:
         planned = plan(state, request.wanted, base)
-        check_statistics(TableFolder(self.context.store, state), request.wanted.statistics.values())
+        check_statistics(TableFolder(self.context, state), request.wanted.statistics.values())
         self._add(state, planned, base, request)
 
     def _add(self, state: TableState, planned: CommitPlan, base: Json, request: TableRequest) -> None:

@@ -30,6 +30,7 @@ from moulin.model.schema.values import PrimitiveType, Schema
 from moulin.storage import paths
 from moulin.storage.store import Store
 from moulin.storage.table_store import Lost
+from moulin.table.context import Context
 
 _COUNTS = {1: ("added_files_count", "added_rows_count"), 0: ("existing_files_count", "existing_rows_count")}
 
@@ -84,18 +85,32 @@ class Folder:
 
 
 class TableFolder(Folder):
-    """The folder of a table of the lake; of a clone also that of its base's data, beside which engines put deletes."""
+    """The folder of a table of the lake, and those of its segments that lie elsewhere: engines put deletes beside them.
 
-    def __init__(self, store: Store, state: TableState) -> None:
-        super().__init__(store, paths.table_prefix(state.id))
-        self._base = None if state.base_id is None else paths.data_prefix(state.base_id) + "/"
+    A clone has segments of its base, and a table that took over what a branch made has segments of the branch's.
+    """
+
+    def __init__(self, context: Context, state: TableState) -> None:
+        super().__init__(context.store, paths.table_prefix(state.id))
+        self._context, self._state = context, state
 
     def path(self, where: object) -> str:
-        if self._base is not None and isinstance(where, str):
+        if isinstance(where, str):
             for root in self._roots:
-                if where.startswith(root + self._base):
-                    return paths.checked(where.removeprefix(root))
+                if where.startswith(root) and not where.startswith(root + self._table):
+                    path = paths.checked(where.removeprefix(root))
+                    if self._is_beside(path):
+                        return path
         return super().path(where)
+
+    def _is_beside(self, path: str) -> bool:
+        """Whether a file lies in the folder of a live segment of the table."""
+        number = paths.segment_number(path)
+        if number is None:
+            return False
+        catalog, state = self._context.catalog, self._state
+        found = catalog.segments_by_number(state.id, [number], state.version).get(number)
+        return found is not None and found.facts.path.rpartition("/")[0] == path.rpartition("/")[0]
 
     def data_path(self, where: object) -> str:
         """The same; a segment may be one of the table's base. REQUIRES: the caller checks that it is the table's."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from moulin.errors import InvalidInput, MoulinError, Unsupported
+from moulin.errors import FailedPrecondition, InvalidInput, MoulinError, Unsupported
 from moulin.formats.segment.footer import footer_facts, read_footer, sequence_range, split_offsets
 from moulin.formats.segment.reader import SegmentReader
 from moulin.iceberg.format.json import Json
@@ -73,7 +73,7 @@ class _Intake:
     def __init__(self, context: Context, state: TableState, schema_id: int) -> None:
         self.context, self.state, self.store = context, state, context.store
         self.schema_id, self.schema = schema_id, state.schemas[schema_id]
-        self.folder: Folder = TableFolder(context.store, state)
+        self.folder: Folder = TableFolder(context, state)
         self.leftovers: list[str] = []
 
     def run(self, base: Json | None, snapshot: Json) -> Taken:
@@ -87,6 +87,11 @@ class _Intake:
         added = [facts for facts in copied.values() if facts is not None]
         positions = self._positions(deletes)
         removed = self._live(gone)
+        if added and any(segment.facts.files for segment in removed.values()):
+            raise FailedPrecondition(
+                f"Files of {self.state.full_name} have columns beside them that engines do not see: fold the table "
+                "(Table.fold, or `moulin compact`), and commit again."
+            )
         touched = self._live([where for where in positions if where not in numbers])
         self._refuse_undeleted(undone, positions, removed, touched)
         vectors, whole = self._vectors(positions, touched, removed)

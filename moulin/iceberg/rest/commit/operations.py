@@ -94,7 +94,8 @@ def current(wanted: Wanted) -> Json | None:
         if (name := written.get(one["snapshot-id"])) is not None:
             raise Unsupported(
                 f"{name!r} cannot name a snapshot of the same commit: rows are written to the branch {MAIN!r} alone, "
-                "and a branch or tag is set to a snapshot that is there."
+                "and a branch or tag is set to a snapshot that is there. To write beside main, make a branch of the "
+                "lake (moulin branch create NAME) and connect with warehouse=lake@NAME."
             )
     if wanted.main is None:
         if wanted.snapshots:

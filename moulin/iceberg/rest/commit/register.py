@@ -83,8 +83,9 @@ def _bring_back(lake: Lake, database: str, name: str, table_id: Any, version: in
         entry = None
     if entry is not None:
         raise AlreadyExists(f"This is table {entry.database}.{entry.name} of the lake: rename it instead.")
+    mine = {found.id for found in lake.databases(include_dropped=True)}
     for one in catalog.tombstones():
-        if one.kind == "table" and one.id == table_id:
+        if one.kind == "table" and one.id == table_id and one.database_id in mine:
             catalog.resurrect_table(one.database_id, table_id)
             catalog.rename_table(one.database_id, table_id, database, name)
             state = catalog.table_by_id(table_id)

@@ -8,9 +8,11 @@ from typing import Any, Final
 from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.errors import Corrupt, InvalidInput, Unsupported
+from moulin.formats.manifest import decode_file, encode_file
 from moulin.meta.codec.id import from_message_id
 from moulin.meta.codec.lake.merge_task import from_message_claim, to_message_claim
 from moulin.meta.codec.lake.segment import from_message_facts, from_message_vector, to_message_facts, to_message_vector
+from moulin.model.filling import read_filling
 from moulin.model.operations import (
     AlterSchema,
     Append,
@@ -20,6 +22,7 @@ from moulin.model.operations import (
     Delete,
     DropIndex,
     Expected,
+    Fill,
     IndexFile,
     NewVector,
     Operation,
@@ -34,7 +37,7 @@ from moulin.model.operations import (
     Upsert,
 )
 from moulin.model.schema.change import change_from_json, change_to_json
-from moulin.model.tags import REF_PREFIX, read_ref
+from moulin.model.tags import FILLING_PREFIX, REF_PREFIX, read_ref
 from moulin.table.properties import check_properties
 
 _DATA: Final[dict[str, type[DataOperation]]] = {
@@ -54,6 +57,10 @@ def to_message_commit(commit: TableCommit) -> pb.TableCommit:
     match commit.operation:
         case DataOperation() as operation:
             message.data.CopyFrom(_to_message_data(operation))
+        case Fill(columns, claim):
+            message.fill.files.extend(map(encode_file, columns))
+            if claim is not None:
+                message.fill.claim.CopyFrom(to_message_claim(claim))
         case Restore(version):
             message.restore.version = version
         case AlterSchema(changes):
@@ -95,6 +102,9 @@ def _from_message_operation(m: pb.TableCommit) -> Operation:
     match m.WhichOneof("operation"):
         case "data":
             return _from_message_data(m.data)
+        case "fill":
+            claim = from_message_claim(m.fill.claim) if m.fill.HasField("claim") else None
+            return Fill(tuple(map(decode_file, m.fill.files)), claim)
         case "restore":
             return Restore(m.restore.version)
         case "alter_schema":
@@ -200,8 +210,8 @@ def from_message_result(m: pb.CommitResponse) -> CommitResult:
 
 
 def _checked(updates: Mapping[str, str]) -> dict[str, str]:
-    """Properties that a client may set: those of users, and named versions, which are kept among them."""
-    refs = {key: text for key, text in updates.items() if key.startswith(REF_PREFIX)}
-    for key, text in refs.items():
-        read_ref(key, text)
-    return {**check_properties({key: text for key, text in updates.items() if key not in refs}), **refs}
+    """Properties that a client may set: those of users, named versions and pending columns, kept among them."""
+    own = {key: text for key, text in updates.items() if key.startswith((REF_PREFIX, FILLING_PREFIX))}
+    for key, text in own.items():
+        read_ref(key, text) if key.startswith(REF_PREFIX) else read_filling(key, text)
+    return {**check_properties({key: text for key, text in updates.items() if key not in own}), **own}

@@ -18,7 +18,8 @@ def to_message_index_info(index: Index, size: IndexSize | None) -> pb.IndexInfo:
 
 
 def from_message_index(m: format_pb.Index) -> Index:
-    return Index(UUID(bytes=m.id), m.name, m.kind, m.field_id, m.created_version)
+    created_at = m.created_at if m.HasField("created_at") else None
+    return Index(UUID(bytes=m.id), m.name, m.kind, m.field_id, m.created_version, created_at)
 
 
 def to_message_coverage(found: Coverage) -> pb.Covering:

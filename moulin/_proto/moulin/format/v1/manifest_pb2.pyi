@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class DataFileRef(_message.Message):
-    __slots__ = ("path", "file_size", "num_rows", "level", "seq_min", "seq_max", "key_min", "key_max", "dv_path", "dv_offset", "dv_length", "status", "format", "number", "schema_id", "spec_id", "partition", "sort_order_id", "sha256", "columns", "time_min", "time_max", "has_lineage", "first_row_id", "sequence", "added_version", "dv_id", "dv_cardinality", "since_version", "dv_version", "region", "index_size", "owner")
+    __slots__ = ("path", "file_size", "num_rows", "level", "seq_min", "seq_max", "key_min", "key_max", "dv_path", "dv_offset", "dv_length", "status", "format", "number", "schema_id", "spec_id", "partition", "sort_order_id", "sha256", "columns", "time_min", "time_max", "has_lineage", "first_row_id", "sequence", "added_version", "dv_id", "dv_cardinality", "since_version", "dv_version", "region", "index_size", "owner", "adopted", "dv_adopted", "columns_id", "column_files")
     PATH_FIELD_NUMBER: _ClassVar[int]
     FILE_SIZE_FIELD_NUMBER: _ClassVar[int]
     NUM_ROWS_FIELD_NUMBER: _ClassVar[int]
@@ -41,6 +41,10 @@ class DataFileRef(_message.Message):
     REGION_FIELD_NUMBER: _ClassVar[int]
     INDEX_SIZE_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    ADOPTED_FIELD_NUMBER: _ClassVar[int]
+    DV_ADOPTED_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_ID_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_FILES_FIELD_NUMBER: _ClassVar[int]
     path: str
     file_size: int
     num_rows: int
@@ -74,7 +78,27 @@ class DataFileRef(_message.Message):
     region: int
     index_size: int
     owner: bytes
-    def __init__(self, path: _Optional[str] = ..., file_size: _Optional[int] = ..., num_rows: _Optional[int] = ..., level: _Optional[int] = ..., seq_min: _Optional[int] = ..., seq_max: _Optional[int] = ..., key_min: _Optional[bytes] = ..., key_max: _Optional[bytes] = ..., dv_path: _Optional[str] = ..., dv_offset: _Optional[int] = ..., dv_length: _Optional[int] = ..., status: _Optional[int] = ..., format: _Optional[int] = ..., number: _Optional[int] = ..., schema_id: _Optional[int] = ..., spec_id: _Optional[int] = ..., partition: _Optional[_Iterable[_Union[PartitionValue, _Mapping]]] = ..., sort_order_id: _Optional[int] = ..., sha256: _Optional[bytes] = ..., columns: _Optional[_Union[SegmentColumns, _Mapping]] = ..., time_min: _Optional[int] = ..., time_max: _Optional[int] = ..., has_lineage: _Optional[bool] = ..., first_row_id: _Optional[int] = ..., sequence: _Optional[int] = ..., added_version: _Optional[int] = ..., dv_id: _Optional[int] = ..., dv_cardinality: _Optional[int] = ..., since_version: _Optional[int] = ..., dv_version: _Optional[int] = ..., region: _Optional[int] = ..., index_size: _Optional[int] = ..., owner: _Optional[bytes] = ...) -> None: ...
+    adopted: bool
+    dv_adopted: bool
+    columns_id: int
+    column_files: _containers.RepeatedCompositeFieldContainer[ColumnFileRef]
+    def __init__(self, path: _Optional[str] = ..., file_size: _Optional[int] = ..., num_rows: _Optional[int] = ..., level: _Optional[int] = ..., seq_min: _Optional[int] = ..., seq_max: _Optional[int] = ..., key_min: _Optional[bytes] = ..., key_max: _Optional[bytes] = ..., dv_path: _Optional[str] = ..., dv_offset: _Optional[int] = ..., dv_length: _Optional[int] = ..., status: _Optional[int] = ..., format: _Optional[int] = ..., number: _Optional[int] = ..., schema_id: _Optional[int] = ..., spec_id: _Optional[int] = ..., partition: _Optional[_Iterable[_Union[PartitionValue, _Mapping]]] = ..., sort_order_id: _Optional[int] = ..., sha256: _Optional[bytes] = ..., columns: _Optional[_Union[SegmentColumns, _Mapping]] = ..., time_min: _Optional[int] = ..., time_max: _Optional[int] = ..., has_lineage: _Optional[bool] = ..., first_row_id: _Optional[int] = ..., sequence: _Optional[int] = ..., added_version: _Optional[int] = ..., dv_id: _Optional[int] = ..., dv_cardinality: _Optional[int] = ..., since_version: _Optional[int] = ..., dv_version: _Optional[int] = ..., region: _Optional[int] = ..., index_size: _Optional[int] = ..., owner: _Optional[bytes] = ..., adopted: _Optional[bool] = ..., dv_adopted: _Optional[bool] = ..., columns_id: _Optional[int] = ..., column_files: _Optional[_Iterable[_Union[ColumnFileRef, _Mapping]]] = ...) -> None: ...
+
+class ColumnFileRef(_message.Message):
+    __slots__ = ("segment", "path", "file_size", "sha256", "field_ids", "columns")
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    FILE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    FIELD_IDS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    segment: int
+    path: str
+    file_size: int
+    sha256: bytes
+    field_ids: _containers.RepeatedScalarFieldContainer[int]
+    columns: SegmentColumns
+    def __init__(self, segment: _Optional[int] = ..., path: _Optional[str] = ..., file_size: _Optional[int] = ..., sha256: _Optional[bytes] = ..., field_ids: _Optional[_Iterable[int]] = ..., columns: _Optional[_Union[SegmentColumns, _Mapping]] = ...) -> None: ...
 
 class PartitionValue(_message.Message):
     __slots__ = ("value",)
@@ -127,7 +151,7 @@ class DeleteFileRef(_message.Message):
     def __init__(self, path: _Optional[str] = ..., file_size: _Optional[int] = ..., content: _Optional[int] = ...) -> None: ...
 
 class Manifest(_message.Message):
-    __slots__ = ("snapshot_id", "sequence_number", "schema_id", "partition_spec_id", "data_files", "delete_files", "previous_snapshot_id", "table_uuid", "last_updated_ms", "properties", "last_column_id", "version", "reader_features", "writer_features", "lake_uuid", "incarnation", "timestamp_ns", "kind", "tables", "lake", "commits", "table", "journals", "merge_inputs", "sequence_versions", "regions", "indexes", "index_files", "dropped_indexes", "masks", "databases", "table_entries", "views", "purged", "requests", "state", "ingest_tokens", "streams", "set_asides", "routing_changed", "branches", "branch_tables", "erasures", "checksum")
+    __slots__ = ("snapshot_id", "sequence_number", "schema_id", "partition_spec_id", "data_files", "delete_files", "previous_snapshot_id", "table_uuid", "last_updated_ms", "properties", "last_column_id", "version", "reader_features", "writer_features", "lake_uuid", "incarnation", "timestamp_ns", "kind", "tables", "lake", "commits", "table", "journals", "merge_inputs", "sequence_versions", "regions", "indexes", "index_files", "dropped_indexes", "masks", "databases", "table_entries", "views", "purged", "requests", "state", "ingest_tokens", "streams", "set_asides", "routing_changed", "branches", "branch_tables", "erasures", "birth_row_ids", "birth_versions", "writer", "checksum")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -185,6 +209,9 @@ class Manifest(_message.Message):
     BRANCHES_FIELD_NUMBER: _ClassVar[int]
     BRANCH_TABLES_FIELD_NUMBER: _ClassVar[int]
     ERASURES_FIELD_NUMBER: _ClassVar[int]
+    BIRTH_ROW_IDS_FIELD_NUMBER: _ClassVar[int]
+    BIRTH_VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     snapshot_id: int
     sequence_number: int
@@ -229,8 +256,11 @@ class Manifest(_message.Message):
     branches: _containers.RepeatedCompositeFieldContainer[Branch]
     branch_tables: _containers.RepeatedCompositeFieldContainer[BranchTable]
     erasures: _containers.RepeatedCompositeFieldContainer[Erasure]
+    birth_row_ids: _containers.RepeatedScalarFieldContainer[int]
+    birth_versions: _containers.RepeatedScalarFieldContainer[int]
+    writer: str
     checksum: int
-    def __init__(self, snapshot_id: _Optional[int] = ..., sequence_number: _Optional[int] = ..., schema_id: _Optional[int] = ..., partition_spec_id: _Optional[int] = ..., data_files: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., delete_files: _Optional[_Iterable[_Union[DeleteFileRef, _Mapping]]] = ..., previous_snapshot_id: _Optional[int] = ..., table_uuid: _Optional[str] = ..., last_updated_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., last_column_id: _Optional[int] = ..., version: _Optional[int] = ..., reader_features: _Optional[int] = ..., writer_features: _Optional[int] = ..., lake_uuid: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., kind: _Optional[str] = ..., tables: _Optional[_Iterable[bytes]] = ..., lake: _Optional[bool] = ..., commits: _Optional[_Iterable[_Union[Commit, _Mapping]]] = ..., table: _Optional[_Union[TableState, _Mapping]] = ..., journals: _Optional[_Iterable[str]] = ..., merge_inputs: _Optional[_Iterable[int]] = ..., sequence_versions: _Optional[_Mapping[int, int]] = ..., regions: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., indexes: _Optional[_Iterable[_Union[Index, _Mapping]]] = ..., index_files: _Optional[_Iterable[_Union[IndexFile, _Mapping]]] = ..., dropped_indexes: _Optional[_Iterable[bytes]] = ..., masks: _Optional[_Iterable[_Union[Mask, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[Database, _Mapping]]] = ..., table_entries: _Optional[_Iterable[_Union[TableEntry, _Mapping]]] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., purged: _Optional[_Iterable[bytes]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., state: _Optional[_Union[LakeState, _Mapping]] = ..., ingest_tokens: _Optional[_Iterable[_Union[IngestToken, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., set_asides: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ..., routing_changed: _Optional[bool] = ..., branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ..., branch_tables: _Optional[_Iterable[_Union[BranchTable, _Mapping]]] = ..., erasures: _Optional[_Iterable[_Union[Erasure, _Mapping]]] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, snapshot_id: _Optional[int] = ..., sequence_number: _Optional[int] = ..., schema_id: _Optional[int] = ..., partition_spec_id: _Optional[int] = ..., data_files: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., delete_files: _Optional[_Iterable[_Union[DeleteFileRef, _Mapping]]] = ..., previous_snapshot_id: _Optional[int] = ..., table_uuid: _Optional[str] = ..., last_updated_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., last_column_id: _Optional[int] = ..., version: _Optional[int] = ..., reader_features: _Optional[int] = ..., writer_features: _Optional[int] = ..., lake_uuid: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., kind: _Optional[str] = ..., tables: _Optional[_Iterable[bytes]] = ..., lake: _Optional[bool] = ..., commits: _Optional[_Iterable[_Union[Commit, _Mapping]]] = ..., table: _Optional[_Union[TableState, _Mapping]] = ..., journals: _Optional[_Iterable[str]] = ..., merge_inputs: _Optional[_Iterable[int]] = ..., sequence_versions: _Optional[_Mapping[int, int]] = ..., regions: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., indexes: _Optional[_Iterable[_Union[Index, _Mapping]]] = ..., index_files: _Optional[_Iterable[_Union[IndexFile, _Mapping]]] = ..., dropped_indexes: _Optional[_Iterable[bytes]] = ..., masks: _Optional[_Iterable[_Union[Mask, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[Database, _Mapping]]] = ..., table_entries: _Optional[_Iterable[_Union[TableEntry, _Mapping]]] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., purged: _Optional[_Iterable[bytes]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., state: _Optional[_Union[LakeState, _Mapping]] = ..., ingest_tokens: _Optional[_Iterable[_Union[IngestToken, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., set_asides: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ..., routing_changed: _Optional[bool] = ..., branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ..., branch_tables: _Optional[_Iterable[_Union[BranchTable, _Mapping]]] = ..., erasures: _Optional[_Iterable[_Union[Erasure, _Mapping]]] = ..., birth_row_ids: _Optional[_Iterable[int]] = ..., birth_versions: _Optional[_Iterable[int]] = ..., writer: _Optional[str] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class Erasure(_message.Message):
     __slots__ = ("id", "version", "tables", "segments", "vectors", "removed", "deleted")
@@ -269,20 +299,24 @@ class ErasedVector(_message.Message):
     def __init__(self, segment: _Optional[int] = ..., before: _Optional[int] = ..., id: _Optional[int] = ..., path: _Optional[str] = ..., offset: _Optional[int] = ..., length: _Optional[int] = ..., cardinality: _Optional[int] = ...) -> None: ...
 
 class Branch(_message.Message):
-    __slots__ = ("id", "name", "version", "created_at", "expires_at", "tombstone")
+    __slots__ = ("id", "name", "version", "created_at", "expires_at", "tombstone", "published_version", "began_json")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
     TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_JSON_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     name: str
     version: int
     created_at: int
     expires_at: int
     tombstone: Tombstone
-    def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., created_at: _Optional[int] = ..., expires_at: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ...) -> None: ...
+    published_version: int
+    began_json: str
+    def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., created_at: _Optional[int] = ..., expires_at: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., published_version: _Optional[int] = ..., began_json: _Optional[str] = ...) -> None: ...
 
 class BranchTable(_message.Message):
     __slots__ = ("branch_id", "source_id", "database_id", "name", "own_id", "opened")
@@ -397,18 +431,20 @@ class Region(_message.Message):
     def __init__(self, number: _Optional[int] = ..., value: _Optional[bytes] = ..., epoch: _Optional[int] = ..., covered: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class Index(_message.Message):
-    __slots__ = ("id", "name", "kind", "field_id", "created_version")
+    __slots__ = ("id", "name", "kind", "field_id", "created_version", "created_at")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     FIELD_ID_FIELD_NUMBER: _ClassVar[int]
     CREATED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     name: str
     kind: str
     field_id: int
     created_version: int
-    def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., field_id: _Optional[int] = ..., created_version: _Optional[int] = ...) -> None: ...
+    created_at: int
+    def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., field_id: _Optional[int] = ..., created_version: _Optional[int] = ..., created_at: _Optional[int] = ...) -> None: ...
 
 class IndexFile(_message.Message):
     __slots__ = ("index_id", "path", "file_size", "entries", "added_version", "segments")

@@ -321,7 +321,7 @@ class CreateDatabaseRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., if_not_exists: _Optional[bool] = ...) -> None: ...
 
 class Branch(_message.Message):
-    __slots__ = ("id", "name", "version", "created_at", "expires_at", "tables", "opened", "tombstone")
+    __slots__ = ("id", "name", "version", "created_at", "expires_at", "tables", "opened", "tombstone", "published_version")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -330,6 +330,7 @@ class Branch(_message.Message):
     TABLES_FIELD_NUMBER: _ClassVar[int]
     OPENED_FIELD_NUMBER: _ClassVar[int]
     TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_VERSION_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     version: int
@@ -338,7 +339,8 @@ class Branch(_message.Message):
     tables: int
     opened: int
     tombstone: Tombstone
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., created_at: _Optional[int] = ..., expires_at: _Optional[int] = ..., tables: _Optional[int] = ..., opened: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ...) -> None: ...
+    published_version: int
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., version: _Optional[int] = ..., created_at: _Optional[int] = ..., expires_at: _Optional[int] = ..., tables: _Optional[int] = ..., opened: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., published_version: _Optional[int] = ...) -> None: ...
 
 class BranchRef(_message.Message):
     __slots__ = ("name",)
@@ -375,6 +377,58 @@ class ListBranchesResponse(_message.Message):
     BRANCHES_FIELD_NUMBER: _ClassVar[int]
     branches: _containers.RepeatedCompositeFieldContainer[Branch]
     def __init__(self, branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ...) -> None: ...
+
+class BranchTable(_message.Message):
+    __slots__ = ("source_id", "own_id", "before", "after", "since", "head", "wrote", "beside")
+    SOURCE_ID_FIELD_NUMBER: _ClassVar[int]
+    OWN_ID_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    WROTE_FIELD_NUMBER: _ClassVar[int]
+    BESIDE_FIELD_NUMBER: _ClassVar[int]
+    source_id: str
+    own_id: str
+    before: str
+    after: str
+    since: int
+    head: int
+    wrote: bool
+    beside: bool
+    def __init__(self, source_id: _Optional[str] = ..., own_id: _Optional[str] = ..., before: _Optional[str] = ..., after: _Optional[str] = ..., since: _Optional[int] = ..., head: _Optional[int] = ..., wrote: _Optional[bool] = ..., beside: _Optional[bool] = ...) -> None: ...
+
+class ListBranchTablesResponse(_message.Message):
+    __slots__ = ("tables",)
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    tables: _containers.RepeatedCompositeFieldContainer[BranchTable]
+    def __init__(self, tables: _Optional[_Iterable[_Union[BranchTable, _Mapping]]] = ...) -> None: ...
+
+class PublishBranchRequest(_message.Message):
+    __slots__ = ("name", "tables", "dry_run", "request_id")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    tables: _containers.RepeatedCompositeFieldContainer[TablePublication]
+    dry_run: bool
+    request_id: str
+    def __init__(self, name: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[TablePublication, _Mapping]]] = ..., dry_run: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class TablePublication(_message.Message):
+    __slots__ = ("own_id", "head", "commit", "moved", "adopted")
+    OWN_ID_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    ADOPTED_FIELD_NUMBER: _ClassVar[int]
+    own_id: str
+    head: int
+    commit: TableCommit
+    moved: bool
+    adopted: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, own_id: _Optional[str] = ..., head: _Optional[int] = ..., commit: _Optional[_Union[TableCommit, _Mapping]] = ..., moved: _Optional[bool] = ..., adopted: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ListDatabasesRequest(_message.Message):
     __slots__ = ("include_dropped", "branch")
@@ -617,7 +671,7 @@ class CommitResponse(_message.Message):
     def __init__(self, version: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., replayed: _Optional[bool] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class TableCommit(_message.Message):
-    __slots__ = ("table_id", "read_version", "summary", "regions", "data", "restore", "alter_schema", "set_properties", "set_partitioning", "create_index", "update_index", "drop_index", "set_sort_order")
+    __slots__ = ("table_id", "read_version", "summary", "regions", "data", "restore", "alter_schema", "set_properties", "set_partitioning", "create_index", "update_index", "drop_index", "set_sort_order", "fill")
     class SummaryEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -638,6 +692,7 @@ class TableCommit(_message.Message):
     UPDATE_INDEX_FIELD_NUMBER: _ClassVar[int]
     DROP_INDEX_FIELD_NUMBER: _ClassVar[int]
     SET_SORT_ORDER_FIELD_NUMBER: _ClassVar[int]
+    FILL_FIELD_NUMBER: _ClassVar[int]
     table_id: str
     read_version: int
     summary: _containers.ScalarMap[str, str]
@@ -651,7 +706,8 @@ class TableCommit(_message.Message):
     update_index: UpdateIndex
     drop_index: DropIndex
     set_sort_order: SetSortOrder
-    def __init__(self, table_id: _Optional[str] = ..., read_version: _Optional[int] = ..., summary: _Optional[_Mapping[str, str]] = ..., regions: _Optional[_Iterable[_Union[RegionUse, _Mapping]]] = ..., data: _Optional[_Union[DataOperation, _Mapping]] = ..., restore: _Optional[_Union[Restore, _Mapping]] = ..., alter_schema: _Optional[_Union[AlterSchema, _Mapping]] = ..., set_properties: _Optional[_Union[SetProperties, _Mapping]] = ..., set_partitioning: _Optional[_Union[SetPartitioning, _Mapping]] = ..., create_index: _Optional[_Union[CreateIndex, _Mapping]] = ..., update_index: _Optional[_Union[UpdateIndex, _Mapping]] = ..., drop_index: _Optional[_Union[DropIndex, _Mapping]] = ..., set_sort_order: _Optional[_Union[SetSortOrder, _Mapping]] = ...) -> None: ...
+    fill: Fill
+    def __init__(self, table_id: _Optional[str] = ..., read_version: _Optional[int] = ..., summary: _Optional[_Mapping[str, str]] = ..., regions: _Optional[_Iterable[_Union[RegionUse, _Mapping]]] = ..., data: _Optional[_Union[DataOperation, _Mapping]] = ..., restore: _Optional[_Union[Restore, _Mapping]] = ..., alter_schema: _Optional[_Union[AlterSchema, _Mapping]] = ..., set_properties: _Optional[_Union[SetProperties, _Mapping]] = ..., set_partitioning: _Optional[_Union[SetPartitioning, _Mapping]] = ..., create_index: _Optional[_Union[CreateIndex, _Mapping]] = ..., update_index: _Optional[_Union[UpdateIndex, _Mapping]] = ..., drop_index: _Optional[_Union[DropIndex, _Mapping]] = ..., set_sort_order: _Optional[_Union[SetSortOrder, _Mapping]] = ..., fill: _Optional[_Union[Fill, _Mapping]] = ...) -> None: ...
 
 class RegionUse(_message.Message):
     __slots__ = ("number", "epoch", "covered", "reached")
@@ -686,6 +742,14 @@ class DataOperation(_message.Message):
     claim: Claim
     everything: bool
     def __init__(self, kind: _Optional[str] = ..., added: _Optional[_Iterable[_Union[_manifest_pb2.DataFileRef, _Mapping]]] = ..., removed: _Optional[_Iterable[_Union[Expected, _Mapping]]] = ..., vectors: _Optional[_Iterable[_Union[NewVector, _Mapping]]] = ..., added_vectors: _Optional[_Iterable[_Union[Vector, _Mapping]]] = ..., journals: _Optional[_Iterable[str]] = ..., journal_outputs: _Optional[_Iterable[int]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., everything: _Optional[bool] = ...) -> None: ...
+
+class Fill(_message.Message):
+    __slots__ = ("files", "claim")
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
+    files: _containers.RepeatedCompositeFieldContainer[_manifest_pb2.ColumnFileRef]
+    claim: Claim
+    def __init__(self, files: _Optional[_Iterable[_Union[_manifest_pb2.ColumnFileRef, _Mapping]]] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ...) -> None: ...
 
 class Expected(_message.Message):
     __slots__ = ("segment", "vector_id")
@@ -864,6 +928,20 @@ class ListSequenceVersionsResponse(_message.Message):
     versions: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, sequences: _Optional[_Iterable[int]] = ..., versions: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class WriteManifestsRequest(_message.Message):
+    __slots__ = ("table_ids",)
+    TABLE_IDS_FIELD_NUMBER: _ClassVar[int]
+    table_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, table_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListBirthVersionsResponse(_message.Message):
+    __slots__ = ("first_row_ids", "versions")
+    FIRST_ROW_IDS_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    first_row_ids: _containers.RepeatedScalarFieldContainer[int]
+    versions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, first_row_ids: _Optional[_Iterable[int]] = ..., versions: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class ListSegmentsRequest(_message.Message):
     __slots__ = ("table_id", "version", "partitions", "time_from", "time_to", "with_time_range", "with_columns", "columns")
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -1035,7 +1113,7 @@ class Claim(_message.Message):
     def __init__(self, task_id: _Optional[str] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class PlannedMerge(_message.Message):
-    __slots__ = ("table_id", "inputs", "level")
+    __slots__ = ("table_id", "inputs", "level", "kind")
     class InputsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1046,20 +1124,24 @@ class PlannedMerge(_message.Message):
     TABLE_ID_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     LEVEL_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
     table_id: str
     inputs: _containers.ScalarMap[int, int]
     level: int
-    def __init__(self, table_id: _Optional[str] = ..., inputs: _Optional[_Mapping[int, int]] = ..., level: _Optional[int] = ...) -> None: ...
+    kind: str
+    def __init__(self, table_id: _Optional[str] = ..., inputs: _Optional[_Mapping[int, int]] = ..., level: _Optional[int] = ..., kind: _Optional[str] = ...) -> None: ...
 
 class CreateMergeTasksRequest(_message.Message):
-    __slots__ = ("planned", "worker", "read_version")
+    __slots__ = ("planned", "worker", "read_version", "seconds")
     PLANNED_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
     READ_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
     planned: _containers.RepeatedCompositeFieldContainer[PlannedMerge]
     worker: str
     read_version: int
-    def __init__(self, planned: _Optional[_Iterable[_Union[PlannedMerge, _Mapping]]] = ..., worker: _Optional[str] = ..., read_version: _Optional[int] = ...) -> None: ...
+    seconds: float
+    def __init__(self, planned: _Optional[_Iterable[_Union[PlannedMerge, _Mapping]]] = ..., worker: _Optional[str] = ..., read_version: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
 
 class CreateMergeTasksResponse(_message.Message):
     __slots__ = ("tasks",)

@@ -86,6 +86,16 @@ class CatalogServiceStub:
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.FromString,
                 _registered_method=True)
+        self.ListBranchTables = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ListBranchTables',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBranchTablesResponse.FromString,
+                _registered_method=True)
+        self.PublishBranch = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/PublishBranch',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.PublishBranchRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CommitResponse.FromString,
+                _registered_method=True)
         self.DropBranch = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/DropBranch',
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
@@ -186,6 +196,11 @@ class CatalogServiceStub:
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReserveSegmentsRequest.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReserveSegmentsResponse.FromString,
                 _registered_method=True)
+        self.WriteManifests = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/WriteManifests',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.WriteManifestsRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.VersionResponse.FromString,
+                _registered_method=True)
         self.GetVersion = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/GetVersion',
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetVersionRequest.SerializeToString,
@@ -210,6 +225,11 @@ class CatalogServiceStub:
                 '/moulin.lake.v1.CatalogService/ListSequenceVersions',
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableId.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListSequenceVersionsResponse.FromString,
+                _registered_method=True)
+        self.ListBirthVersions = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ListBirthVersions',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableId.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBirthVersionsResponse.FromString,
                 _registered_method=True)
         self.ListSegments = channel.unary_stream(
                 '/moulin.lake.v1.CatalogService/ListSegments',
@@ -459,6 +479,20 @@ class CatalogServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListBranchTables(self, request, context):
+        """The tables of a branch that are not as they were when it began.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PublishBranch(self, request, context):
+        """Brings what a branch did to main as one version, for all tables or none, and drops the branch.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DropBranch(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -584,6 +618,13 @@ class CatalogServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WriteManifests(self, request, context):
+        """Full manifests of some tables as they are now, or of every table and of the lake; the version that they stand for.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetVersion(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -612,6 +653,13 @@ class CatalogServiceServicer:
 
     def ListSequenceVersions(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBirthVersions(self, request, context):
+        """Which version made the rows from each row id on, up to the next; 0: not known any more.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -888,6 +936,16 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.SerializeToString,
             ),
+            'ListBranchTables': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBranchTables,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBranchTablesResponse.SerializeToString,
+            ),
+            'PublishBranch': grpc.unary_unary_rpc_method_handler(
+                    servicer.PublishBranch,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.PublishBranchRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.CommitResponse.SerializeToString,
+            ),
             'DropBranch': grpc.unary_unary_rpc_method_handler(
                     servicer.DropBranch,
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.FromString,
@@ -988,6 +1046,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReserveSegmentsRequest.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReserveSegmentsResponse.SerializeToString,
             ),
+            'WriteManifests': grpc.unary_unary_rpc_method_handler(
+                    servicer.WriteManifests,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.WriteManifestsRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.VersionResponse.SerializeToString,
+            ),
             'GetVersion': grpc.unary_unary_rpc_method_handler(
                     servicer.GetVersion,
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetVersionRequest.FromString,
@@ -1012,6 +1075,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.ListSequenceVersions,
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableId.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListSequenceVersionsResponse.SerializeToString,
+            ),
+            'ListBirthVersions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBirthVersions,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.TableId.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBirthVersionsResponse.SerializeToString,
             ),
             'ListSegments': grpc.unary_stream_rpc_method_handler(
                     servicer.ListSegments,
@@ -1547,6 +1615,60 @@ class CatalogService:
             '/moulin.lake.v1.CatalogService/GetBranch',
             moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
             moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBranchTables(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ListBranchTables',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBranchTablesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PublishBranch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/PublishBranch',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.PublishBranchRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.CommitResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -2098,6 +2220,33 @@ class CatalogService:
             _registered_method=True)
 
     @staticmethod
+    def WriteManifests(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/WriteManifests',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.WriteManifestsRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.VersionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def GetVersion(request,
             target,
             options=(),
@@ -2222,6 +2371,33 @@ class CatalogService:
             '/moulin.lake.v1.CatalogService/ListSequenceVersions',
             moulin_dot_lake_dot_v1_dot_catalog__pb2.TableId.SerializeToString,
             moulin_dot_lake_dot_v1_dot_catalog__pb2.ListSequenceVersionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBirthVersions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ListBirthVersions',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.TableId.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBirthVersionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

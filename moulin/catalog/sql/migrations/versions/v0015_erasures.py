@@ -8,7 +8,7 @@ from alembic import op
 from moulin.catalog.sql import schema as s
 
 revision = "0015"
-down_revision = "0011"
+down_revision = "0013"
 branch_labels = None
 depends_on = None
 

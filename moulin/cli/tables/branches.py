@@ -1,0 +1,130 @@
+"""`moulin branch`: lines of versions beside main's."""
+
+# Decisions: docs/decisions/0415
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from moulin.cli.options import All, DryRun, Json, open_lake
+from moulin.cli.output import moment, say, show_rows
+from moulin.model.entities import Branch
+
+if TYPE_CHECKING:
+    from moulin.table.branch_diff import TableDiff
+
+app = typer.Typer(help="Branches: lakes of their own that copy nothing.", no_args_is_help=True)
+
+BranchName = Annotated[str, typer.Argument(metavar="BRANCH")]
+
+
+def register(root: typer.Typer) -> None:
+    root.add_typer(app, name="branch")
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: BranchName,
+    at: Annotated[
+        str | None, typer.Option(help="A version, or a time such as 2026-01-31 12:00; now by default.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="How long it lives: 90m, 36h, 7d or 2w; for ever by default.")
+    ] = None,
+    table: Annotated[
+        list[str] | None, typer.Option(metavar="TABLE", help="A table to begin with; may be repeated. By default all.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Begin a branch: a lake of its own over the tables of main, which are not copied."""
+    with open_lake(context) as lake:
+        lake.branch(name, at=int(at) if at is not None and at.isdecimal() else at, expires=expires, tables=table)
+        made = lake.catalog.branch(name)
+        say(
+            f"Branch {name} begins at version {made.version}, with {made.tables} tables. "
+            f"To work on it, add @{name} to the lake's address.",
+            as_json,
+            **_described(made),
+        )
+
+
+@app.command("list")
+def list_all(context: typer.Context, everything: All = False, as_json: Json = False) -> None:
+    """List branches."""
+    with open_lake(context) as lake:
+        rows = [
+            {
+                **_described(one),
+                **({"gone at": moment(one.tombstone.delete_at) if one.tombstone else None} if everything else {}),
+            }
+            for one in lake.branches(include_dropped=everything)
+        ]
+        show_rows(rows, as_json, empty="No branches yet; make one with: moulin branch create NAME")
+
+
+def _described(branch: Branch) -> dict[str, object]:
+    return {
+        "name": branch.name,
+        "version": branch.version,
+        "created": moment(branch.created_at),
+        "expires": moment(branch.expires_at),
+        "tables": branch.tables,
+        "opened": branch.opened,
+    }
+
+
+@app.command()
+def diff(context: typer.Context, name: BranchName, as_json: Json = False) -> None:
+    """Show what a branch did since it began: tables, columns, and how many rows."""
+    with open_lake(context) as lake:
+        rows = map(_difference, lake.open_branch(name).diff().tables)
+        show_rows(rows, as_json, empty=f"Branch {name} is as it began.")
+
+
+@app.command()
+def publish(context: typer.Context, name: BranchName, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Bring what a branch did to main: one version for all tables, or nothing when both sides changed the same."""
+    with open_lake(context) as lake:
+        done = lake.publish(name, dry_run=dry_run)
+        rows = [_difference(table) for table in done.tables]
+        if as_json:
+            say("", as_json, version=done.version, dry_run=dry_run, tables=rows)
+            return
+        verb = "would be published as" if dry_run else "is published as"
+        show_rows(
+            rows,
+            as_json,
+            title=f"Branch {name} {verb} version {done.version}",
+            empty=f"Branch {name} changed no table.",
+        )
+
+
+def _difference(table: TableDiff) -> dict[str, object]:
+    return {
+        "table": table.name,
+        "what": table.kind if table.before is None else f"{table.kind} from {table.before}",
+        "inserted": table.inserted,
+        "updated": table.updated,
+        "deleted": table.deleted,
+        "columns": ", ".join(table.schema),
+    }
+
+
+@app.command()
+def drop(context: typer.Context, name: BranchName, as_json: Json = False) -> None:
+    """Drop a branch with all that was written to it; it can be brought back until its grace window ends."""
+    with open_lake(context) as lake:
+        dropped = lake.drop_branch(name)
+        until = moment(dropped.tombstone.delete_at) if dropped.tombstone else None
+        say(f"Branch {name} is dropped; `moulin branch resurrect {name}` works until {until}.", as_json, until=until)
+
+
+@app.command()
+def resurrect(context: typer.Context, name: BranchName, as_json: Json = False) -> None:
+    """Bring a dropped branch back, with all that was written to it."""
+    with open_lake(context) as lake:
+        lake.resurrect_branch(name)
+        say(f"Branch {name} is back.", as_json, **_described(lake.catalog.branch(name)))

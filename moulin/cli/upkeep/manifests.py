@@ -1,0 +1,34 @@
+"""`moulin manifest`: full manifests, written now."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from moulin.cli.options import Json, open_lake
+from moulin.cli.output import errors, say
+
+app = typer.Typer(help="Manifests: versions as files, from which a catalog can be recovered.", no_args_is_help=True)
+
+
+def register(root: typer.Typer) -> None:
+    root.add_typer(app, name="manifest")
+
+
+@app.callback()
+def _group() -> None:
+    """Manifests: versions as files, from which a catalog can be recovered."""
+
+
+@app.command()
+def write(
+    context: typer.Context,
+    tables: Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", show_default=False)] = None,
+    as_json: Json = False,
+) -> None:
+    """Write full manifests of tables as they are now; without names, of every table and of the lake."""
+    with open_lake(context) as lake, errors.status("Writing manifests ..."):
+        version = lake.write_manifests(*(tables or ()))
+    what = f"of {', '.join(tables)}" if tables else "of the lake and of every table"
+    say(f"Full manifests {what} are in storage, at version {version}.", as_json, version=version)

@@ -1,0 +1,87 @@
+"""Pending columns: columns that are being filled, segment by segment, and are not complete yet.
+
+A pending column is in the schema as a placeholder: a column of nulls that nobody may write. Its values go into column
+files under a field id that no schema has yet. When every live segment has them, the placeholder gives way to that
+field, in one version. What is needed to go on is kept among the table's properties, under a key of its own.
+"""
+
+# Decisions: docs/decisions/0421
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from moulin.errors import InvalidInput
+from moulin.model.schema.documents import type_document, type_of
+from moulin.model.schema.schema import nested_ids
+from moulin.model.schema.values import IcebergType, NestedField, Schema
+from moulin.model.tags import FILLING_PREFIX
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """A column that is being filled.
+
+    `placeholder` is the field id that the column has meanwhile, `number` the one under which its values are stored,
+    `type` its type with the ids of inner fields. `reads` are the ids of the columns that it is computed from, which
+    keep their names of the schema `schema_id`. `sql` is the expression; without one, only whoever began can go on.
+    """
+
+    placeholder: int
+    number: int
+    type: IcebergType
+    schema_id: int
+    reads: tuple[int, ...] = ()
+    sql: str | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{FILLING_PREFIX}{self.placeholder}"
+
+    def field(self, name: str) -> NestedField:
+        """The column as it will be."""
+        return NestedField(self.number, name, self.type, required=False)
+
+    @property
+    def stored_ids(self) -> frozenset[int]:
+        """The ids of the fields that are stored, inner ones included."""
+        return frozenset(nested_ids(self.field("")))
+
+    def to_json(self) -> str:
+        document = {
+            "number": self.number,
+            "type": type_document(self.type),
+            "schema-id": self.schema_id,
+            "reads": list(self.reads),
+            "sql": self.sql,
+        }
+        return json.dumps(document, sort_keys=True)
+
+
+def read_filling(key: str, text: str) -> Filling:
+    """The pending column that a property holds."""
+    try:
+        document = json.loads(text)
+        placeholder, number = int(key.removeprefix(FILLING_PREFIX)), document["number"]
+        reads, sql, schema_id = tuple(document["reads"]), document["sql"], document["schema-id"]
+        whole = all(type(one) is int for one in (number, schema_id, *reads))
+        if not whole or not (sql is None or isinstance(sql, str)):
+            raise ValueError
+        return Filling(placeholder, number, type_of(document["type"]), schema_id, reads, sql)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise InvalidInput(f"Property {key!r} does not describe a pending column.") from None
+
+
+def fillings_of(properties: Mapping[str, str], schema: Schema) -> dict[str, Filling]:
+    """The pending columns of a table, by name."""
+    marks = [key for key in properties if key.startswith(FILLING_PREFIX)]
+    if not marks:
+        return {}
+    names = {field.field_id: field.name for field in schema.fields}
+    found = (read_filling(key, properties[key]) for key in marks)
+    return {names[one.placeholder]: one for one in found if one.placeholder in names}
+
+
+__all__ = ["Filling", "fillings_of", "read_filling"]

@@ -1,0 +1,166 @@
+"""The settings of a table that a branch and main may both have changed: which ones main's table gets, and conflicts."""
+
+# Decisions: docs/decisions/0413
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from moulin.errors import Conflict
+from moulin.model.entities import TableState
+from moulin.model.schema.evolution import loses_values
+from moulin.model.schema.nulls import newly_required
+from moulin.model.schema.values import NestedField, Schema
+from moulin.model.tags import shown
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a publish changes of the settings of main's table; None where they stay. `keys` are changed properties."""
+
+    schema: Schema | None = None
+    schema_id: int | None = None
+    spec_id: int | None = None
+    sort_order_id: int | None = None
+    last_column_id: int | None = None
+    last_partition_id: int | None = None
+    properties: Mapping[str, str] | None = None
+    keys: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+
+
+def merge_settings(name: str, branch: str, then: TableState, main: TableState, own: TableState) -> Merged:
+    """What a publish changes: `then` is main's table when the branch began, `main` it is now, `own` is the branch's.
+
+    Raises Conflict, with both sides, where both changed the same and not to the same.
+    """
+    changed = _Sides(name, branch, then, main, own)
+    schema_id = changed.choose("schema", "schemas", "schema_id")
+    spec_id = changed.choose("partitioning", "specs", "spec_id")
+    sort_order_id = changed.choose("sort order", "sort_orders", "sort_order_id")
+    _require_same_values(changed)
+    properties, keys = changed.properties()
+    return Merged(
+        None if schema_id is None else own.schema,
+        schema_id,
+        spec_id,
+        sort_order_id,
+        None if schema_id is None else max(main.last_column_id, own.last_column_id),
+        None if spec_id is None else max(main.last_partition_id, own.last_partition_id),
+        properties,
+        keys,
+        schema_changes(then, own) if schema_id is not None else (),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    name: str
+    branch: str
+    then: TableState
+    main: TableState
+    own: TableState
+
+    def choose(self, what: str, many: str, one: str) -> int | None:
+        """The branch's number of a setting when main's table is to get it; None when main's stays."""
+        then, main, own = (getattr(state, one) for state in (self.then, self.main, self.own))
+        mine: Mapping[int, Any] = getattr(self.main, many)
+        theirs: Mapping[int, Any] = getattr(self.own, many)
+        differ = [number for number in mine if number not in theirs or mine[number] != theirs[number]]
+        if own == then:
+            return None
+        if main == own and not differ:
+            return None
+        if main != then or differ:
+            raise self.conflict(
+                what,
+                self.words(what, mine[main]),
+                self.words(what, theirs[own]),
+                "Undo one of the two, and publish again.",
+            )
+        return int(own)
+
+    def words(self, what: str, setting: Any) -> str:
+        if what != "schema":
+            return str(setting)
+        return ", ".join(f"{one.name} {one.field_type}" for one in setting.fields)
+
+    def properties(self) -> tuple[Mapping[str, str] | None, tuple[str, ...]]:
+        then, main, own = (shown(state.properties) for state in (self.then, self.main, self.own))
+        wanted = [key for key in sorted({*then, *own}) if then.get(key) != own.get(key) != main.get(key)]
+        for key in wanted:
+            if main.get(key) != then.get(key):
+                raise self.conflict(
+                    f"property {key!r}", main.get(key), own.get(key), "Set it to the same value on both sides."
+                )
+        if not wanted:
+            return None, ()
+        kept = {key: value for key, value in self.main.properties.items() if key not in wanted}
+        return {**kept, **{key: own[key] for key in wanted if key in own}}, tuple(wanted)
+
+    def conflict(self, what: str, on_main: object, on_branch: object, advice: str) -> Conflict:
+        return Conflict(
+            f"Table {self.name}: both main and branch {self.branch} changed the {what} since version "
+            f"{self.then.version}: it is ({on_main}) on main at version {self.main.head_version} and ({on_branch}) on "
+            f"the branch at version {self.own.head_version}. {advice}",
+            requirement=f"the {what} of {self.name}",
+            expected=on_branch,
+            found=on_main,
+            winner=self.main.head_version,
+        )
+
+
+def _require_same_values(sides: _Sides) -> None:
+    """Rows of one side must be whole in the schema of the other."""
+    then, main, own = sides.then, sides.main, sides.own
+    if main.head_version <= then.version:
+        return
+    for side, state, rows in (("the branch", own, "main"), ("main", main, "the branch")):
+        if state.schema_id == then.schema_id or main.schema_id == own.schema_id:
+            continue
+        name = loses_values(then.schema, state.schema)
+        name = name or next((field.name for field in newly_required(then.schema, state.schema)), None)
+        if name is not None:
+            raise Conflict(
+                f"Table {sides.name}: column {name} was cast or made required on {side} while rows came on {rows}. "
+                "Make the change on main after the branch is published.",
+                requirement=f"column {name} of {sides.name}",
+                expected="as it was when the branch began",
+                found="another",
+                winner=main.head_version,
+            )
+
+
+def schema_changes(then: TableState, now: TableState) -> tuple[str, ...]:
+    """What differs in columns, partitioning and order, in words."""
+    lines: list[str] = []
+    if then.schema_id != now.schema_id:
+        old = {one.field_id: one for one in then.schema.fields}
+        new = {one.field_id: one for one in now.schema.fields}
+        lines += [f"drop column {one.name}" for number, one in old.items() if number not in new]
+        lines += [f"add column {one.name} {one.field_type}" for number, one in new.items() if number not in old]
+        lines += [line for number in sorted(old.keys() & new.keys()) for line in _column(old[number], new[number])]
+        lines = lines or ["move columns"]
+    if then.spec_id != now.spec_id:
+        lines.append("change the partitioning")
+    if then.sort_order_id != now.sort_order_id:
+        lines.append("change the sort order")
+    return tuple(lines)
+
+
+def _column(old: NestedField, new: NestedField) -> list[str]:
+    lines = []
+    if old.name != new.name:
+        lines.append(f"rename column {old.name} to {new.name}")
+    if old.field_type != new.field_type:
+        lines.append(f"change column {new.name} from {old.field_type} to {new.field_type}")
+    elif (old.required, old.doc, old.initial_default, old.write_default) != (
+        new.required,
+        new.doc,
+        new.initial_default,
+        new.write_default,
+    ):
+        lines.append(f"change column {new.name}")
+    return lines

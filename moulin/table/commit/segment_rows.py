@@ -1,0 +1,49 @@
+"""The rows of a segment as one Parquet file, whether they lie in one file or in several."""
+
+# Decisions: docs/decisions/0420
+
+from __future__ import annotations
+
+from functools import partial
+
+import pyarrow as pa
+
+from moulin.formats.segment.stitched import Part, open_stitched, stored_name
+from moulin.model.entities import TableState
+from moulin.model.facts import SegmentFacts
+from moulin.model.schema.values import NestedField, Schema
+from moulin.storage.segment_source import open_segment
+from moulin.storage.store import Store
+
+
+def open_rows(store: Store, facts: SegmentFacts, *, page_indexes: bool = True) -> pa.NativeFile:
+    """The rows of a segment, to be read: all columns that the version of these facts sees.
+
+    Other readers of Parquet than ours are to get them without the `page_indexes` of column files.
+    """
+    if not facts.files:
+        return open_segment(store, facts)
+    parts = [Part(facts.path, facts.size, partial(open_segment, store, facts))]
+    parts += [Part(file.path, file.size, partial(store.reader, file.path, file.size)) for file in facts.files]
+    return open_stitched(parts, page_indexes=page_indexes)
+
+
+def written_schema(state: TableState, facts: SegmentFacts) -> Schema:
+    """The columns that the files of a segment have, as far as the table shows them, by the names in the files."""
+    schema = state.schemas[facts.schema_id]
+    if not facts.files:
+        return schema
+    shown = {field.field_id for field in state.schema.fields}
+    added = [number for file in facts.files for number in file.fields if number in shown]
+    fields = (_first_of(state, number) for number in added)
+    more = [NestedField(f.field_id, stored_name(f.field_id), f.field_type, required=False) for f in fields]
+    return Schema(*schema.fields, *more, schema_id=schema.schema_id)
+
+
+def _first_of(state: TableState, number: int) -> NestedField:
+    """A column as the first schema that has it says: in that type it was stored."""
+    numbered = (state.schemas[schema_id] for schema_id in sorted(state.schemas))
+    return next(schema for schema in numbered if number in schema.field_ids).find_field(number)
+
+
+__all__ = ["open_rows", "written_schema"]

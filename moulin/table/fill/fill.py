@@ -1,0 +1,254 @@
+"""Columns that are added with values: begun as pending, filled group by group, and declared complete.
+
+A fill goes on beside appends, deletes, upserts and compactions; none of them conflicts with it. Each group is a task
+like that of a compaction, so that no other worker rewrites its segments meanwhile, and one commit. A fill that was
+killed goes on when it is called again: what it needs is among the table's properties, and what is left to do are the
+live segments without a file of the column.
+"""
+
+# Decisions: docs/decisions/0421, docs/decisions/0422
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from moulin.catalog.commit.table_commit import TableCommit
+from moulin.catalog.tasks.merge_tasks import FILL, PlannedTask
+from moulin.errors import AlreadyExists, FailedPrecondition, Fenced, MoulinError, NotFound
+from moulin.model.alteration import altered
+from moulin.model.entities import TableState
+from moulin.model.facts import ColumnFile, LiveSegment
+from moulin.model.file_settings import FileSettings
+from moulin.model.filling import Filling, fillings_of
+from moulin.model.ids import new_id
+from moulin.model.operations import AlterSchema, Claim, Fill, RegionUse, SetProperties
+from moulin.model.schema.arrow import arrow_type
+from moulin.model.schema.change import AddColumn, DropColumn, FillColumn, SchemaChange
+from moulin.model.schema.schema import find_column, nested_ids
+from moulin.model.schema.values import IcebergType, NestedField, Schema
+from moulin.table.commit.change import SettingChange, after_commit
+from moulin.table.commit.retry import must_recompute, retry
+from moulin.table.compact.worker import heartbeats
+from moulin.table.context import Context
+from moulin.table.fill.compute import Compute
+from moulin.table.fill.kernel import FillSlice, fill_segments
+from moulin.table.keyed.keyed import KeyedTable
+from moulin.table.write.writes import Outcome, balanced
+
+_GROUP_BYTES = 256 << 20
+_GROUP_SEGMENTS = 64
+_LEASE_SECONDS = 10.0  # whoever goes on after a kill waits no longer than this
+_PATIENCE_SECONDS = 1.0
+
+NewColumn = tuple[str, IcebergType]
+
+
+@dataclass(frozen=True)
+class Filler:
+    """Fills pending columns of one table; `load` gives its newest state."""
+
+    context: Context
+    load: Callable[[], TableState]
+    keyed: KeyedTable | None
+    names: tuple[str, ...]
+    compute: Compute
+
+    def run(self) -> Outcome:
+        """Fill what lacks the columns, and declare them complete."""
+        while True:
+            state = self.load()
+            waiting = self._waiting(state)
+            self._fill(state, waiting)
+            try:
+                return self._complete()
+            except MoulinError as error:
+                if not must_recompute(error):
+                    raise  # rows came since: they are filled, too
+
+    def _waiting(self, state: TableState) -> tuple[Filling, ...]:
+        pending = fillings_of(state.properties, state.schema)
+        for name in self.names:
+            if name not in pending:
+                raise FailedPrecondition(
+                    f"Column {name} of {state.full_name} is not pending any more: it was dropped, or another process "
+                    "has completed it. Look at the table before adding it again."
+                )
+        return tuple(pending[name] for name in self.names)
+
+    def _lacking(self, state: TableState, waiting: Sequence[Filling]) -> list[LiveSegment]:
+        live = self.context.catalog.segments(state.id, state.version, with_columns=False)
+        return [s for s in live if any(s.facts.file_of(one.number) is None for one in waiting)]
+
+    def _fill(self, state: TableState, waiting: Sequence[Filling]) -> None:
+        """Fill the segments that lack the columns: first those that no other task has."""
+        late = [group for group in groups_of(self._lacking(state, waiting)) if not self._fill_group(state, group)]
+        if late:
+            time.sleep(_PATIENCE_SECONDS)
+        for group in late:
+            if not self._fill_group(state, group):
+                self._write(state, group, waiting, None)  # another task may rewrite it: then it is filled again
+
+    def _fill_group(self, state: TableState, group: Sequence[LiveSegment]) -> bool:
+        """Fill a group under a task; False when another task has a segment of it."""
+        tasks, owner = self.context.catalog.maintenance, f"fill {new_id()}"
+        inputs = {segment.facts.number: segment.vector.id if segment.vector else 0 for segment in group}
+        plan = PlannedTask(state.id, inputs, max(segment.facts.level for segment in group), FILL)
+        claim = tasks.create_merge_tasks([plan], worker=owner, read_version=state.version, seconds=_LEASE_SECONDS)[0]
+        if claim is None:
+            return False
+        try:
+            with heartbeats(self.context.catalog, claim, _LEASE_SECONDS):
+                self._write(state, group, self._waiting(state), claim)
+        except BaseException:
+            self._forget(claim)
+            raise
+        return True
+
+    def _forget(self, claim: Claim) -> None:
+        with suppress(MoulinError):  # then its lease ends by itself
+            self.context.catalog.maintenance.delete_merge_task(claim.task_id, claim.attempt)
+
+    def _write(
+        self, state: TableState, group: Sequence[LiveSegment], waiting: Sequence[Filling], claim: Claim | None
+    ) -> None:
+        """Write and commit the column files of a group. Segments that went meanwhile are left out."""
+        now = self.context.catalog.segments_by_number(
+            state.id, [s.facts.number for s in group], self.context.catalog.version()
+        )
+        lacking = [s for s in now.values() if any(s.facts.file_of(one.number) is None for one in waiting)]
+        fields = tuple(one.field(name) for one, name in zip(waiting, self.names, strict=True))
+        files = self._files(state, lacking, state.schemas[waiting[0].schema_id], fields)
+        try:
+            self._commit(state, files, claim)
+        except (Fenced, NotFound):
+            if claim is None:
+                raise  # else the lease ended before the work did, and the task was forgotten: the next round does it
+        except MoulinError as error:
+            if not must_recompute(error):
+                raise
+            if claim is not None:
+                self._forget(claim)  # some are gone: the next round sees which
+
+    def _commit(self, state: TableState, files: Sequence[ColumnFile], claim: Claim | None) -> None:
+        if files:
+            change = SettingChange(state.id, state.version, Fill(tuple(files), claim))
+            self.context.committer.commit([change])
+        elif claim is not None:
+            self._forget(claim)
+
+    def _files(
+        self, state: TableState, segments: Sequence[LiveSegment], schema: Schema, fields: tuple[NestedField, ...]
+    ) -> list[ColumnFile]:
+        settings, size = FileSettings.of(state.properties), sum(segment.facts.size for segment in segments)
+        slices = [
+            FillSlice(self.context.store, state.id, schema, fields, self.compute, settings, tuple(part))
+            for part in balanced(segments, 2 * (os.cpu_count() or 1))
+            if part
+        ]
+        found = self.context.runner(size).map(fill_segments, slices) if slices else ()
+        return [file for part in found for file in part]
+
+    def _complete(self) -> Outcome:
+        if self.keyed is None:
+            return Outcome(self._declare(self.load(), ()))
+        with self.keyed.held() as (seen, uses):  # what the logs had is in segments now
+            state = seen.state
+            waiting = self._waiting(state)
+            for group in groups_of(self._lacking(state, waiting)):
+                self._write(state, group, waiting, None)
+            return Outcome(self._declare(self.load(), tuple(uses)))
+
+    def _declare(self, state: TableState, uses: tuple[RegionUse, ...]) -> int:
+        waiting = self._waiting(state)
+        changes = tuple(FillColumn(name, one.type, one.number) for name, one in zip(self.names, waiting, strict=True))
+        change = SettingChange(state.id, state.version, AlterSchema(changes), regions=uses)
+        return self.context.committer.commit([change]).version
+
+
+def groups_of(segments: Iterable[LiveSegment]) -> Iterator[list[LiveSegment]]:
+    """Segments that one commit takes, in the order of their numbers."""
+    group: list[LiveSegment] = []
+    size = 0
+    for segment in segments:
+        if group and (size + segment.facts.size > _GROUP_BYTES or len(group) == _GROUP_SEGMENTS):
+            yield group
+            group, size = [], 0
+        group.append(segment)
+        size += segment.facts.size
+    if group:
+        yield group
+
+
+def begin(
+    context: Context,
+    load: Callable[[], TableState],
+    keyed: KeyedTable | None,
+    columns: Sequence[NewColumn],
+    reads: Sequence[str],
+    sql: str | None,
+) -> int | None:
+    """Add pending columns, in one version; None when the same columns are pending already, and a fill goes on."""
+
+    def run() -> int | None:
+        state = load()
+        if _goes_on(state, columns, sql):
+            return None
+        changes, fillings = _placeholders(state, columns, reads, sql)
+        updates = {one.key: one.to_json() for one in fillings}
+        commits = [
+            TableCommit(state.id, state.version, AlterSchema(changes)),
+            TableCommit(state.id, state.version, SetProperties(updates)),
+        ]
+        with context.catalog.writing():
+            return context.catalog.commit(commits).version
+
+    version = retry(context.config.commit_attempts, run)
+    if keyed is not None:
+        with after_commit():
+            keyed.refresh()
+    return version
+
+
+def _goes_on(state: TableState, columns: Sequence[NewColumn], sql: str | None) -> bool:
+    pending = fillings_of(state.properties, state.schema)
+    known = [pending.get(name) for name, _ in columns]
+    if not any(known):
+        return False
+    for (name, kind), one in zip(columns, known, strict=True):
+        field = None if one is None else find_column(state.schema, name)
+        same = field is not None and arrow_type(field.field_type) == arrow_type(kind)
+        if one is None or not same or one.sql != sql:
+            raise AlreadyExists(
+                f"Column {name} of {state.full_name} is pending, or columns that are filled with it are, and was begun "
+                "with another type or expression. Go on with the same, or drop it first."
+            )
+    return True
+
+
+def _placeholders(
+    state: TableState, columns: Sequence[NewColumn], reads: Sequence[str], sql: str | None
+) -> tuple[tuple[SchemaChange, ...], list[Filling]]:
+    """Two fields for each column: one whose values are stored, which no schema shows yet, and its placeholder."""
+    changes: list[SchemaChange] = []
+    stored: list[NestedField] = []
+    known = {field.name for field in state.schema.fields}
+    ids = sorted(i for name in reads if name in known for i in nested_ids(find_column(state.schema, name)))
+    for name, kind in columns:
+        if "." in name:
+            raise FailedPrecondition(f"{name} would lie inside a column: only whole columns are filled.")
+        changes.append(AddColumn(name, kind))
+        stored.append(altered(state, changes).schema.find_field(name))
+        changes += [DropColumn(name), AddColumn(name, kind)]
+    schema = altered(state, changes).schema
+    fillings = [
+        Filling(schema.find_field(one.name).field_id, one.field_id, one.field_type, state.schema_id, tuple(ids), sql)
+        for one in stored
+    ]
+    return tuple(changes), fillings
+
+
+__all__ = ["Filler", "NewColumn", "begin", "groups_of"]

@@ -1,0 +1,115 @@
+"""Writes the column file of a segment: row for row beside the segment, in the same row groups, null at deleted rows."""
+
+# Decisions: docs/decisions/0420
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+
+from moulin.formats.segment.reader import POSITION, SegmentReader
+from moulin.formats.segment.stitched import stored_name
+from moulin.formats.segment.writer import SegmentWriter, nan_fields
+from moulin.model.columns.arrays import Integers
+from moulin.model.facts import ColumnFile, LiveSegment
+from moulin.model.file_settings import FileSettings
+from moulin.model.ids import new_id
+from moulin.model.schema.arrow import ROW_ID, arrow_schema
+from moulin.model.schema.values import NestedField, Schema
+from moulin.storage import paths
+from moulin.storage.store import Store
+from moulin.table.commit.segment_rows import open_rows
+from moulin.table.commit.vectors import read_vector
+from moulin.table.fill.compute import Compute
+
+_HELD_BYTES = 64 << 20  # of values that are looked through for NaN before the first is written
+
+
+@dataclass(frozen=True)
+class FillSlice:
+    """Segments to write column files for. `schema` is the one that the fill began with, `fields` what it fills."""
+
+    store: Store
+    table_id: UUID
+    schema: Schema
+    fields: tuple[NestedField, ...]
+    compute: Compute
+    files: FileSettings
+    segments: tuple[LiveSegment, ...]
+
+
+def fill_segments(work: FillSlice) -> list[ColumnFile]:
+    """A column file for each segment. Commits nothing."""
+    return [_fill_segment(work, segment) for segment in work.segments]
+
+
+def _fill_segment(work: FillSlice, segment: LiveSegment) -> ColumnFile:
+    path = paths.column_file_path(work.table_id, new_id())
+    groups = _groups(work, segment)
+    held: list[pa.Table] = []
+    size = 0
+    for group in groups:
+        held.append(group)
+        size += group.nbytes
+        if size > _HELD_BYTES:
+            break
+    else:
+        groups = iter(())
+    nans = None if size > _HELD_BYTES else frozenset[int]().union(*map(nan_fields, held))
+    with work.store.writer(path) as sink:
+        writer = SegmentWriter(
+            sink,
+            schema=stored_schema(work.fields),
+            level=segment.facts.level,
+            nan_fields=nans,
+            settings=work.files,
+            positions=False,
+        )
+        for some in (held, groups):
+            for group in some:
+                writer.write_group(group)
+        written = writer.finish()
+    fields = tuple(field.field_id for field in work.fields)
+    return ColumnFile(segment.facts.number, path, written.size, written.sha256, fields, written.columns)
+
+
+def stored_schema(fields: Sequence[NestedField]) -> Schema:
+    """The columns of a column file."""
+    return Schema(
+        *(NestedField(f.field_id, stored_name(f.field_id), f.field_type, required=False) for f in fields), schema_id=0
+    )
+
+
+def _groups(work: FillSlice, segment: LiveSegment) -> Iterator[pa.Table]:
+    facts = segment.facts
+    deleted = read_vector(work.store, segment.vector, facts.rows) if segment.vector else None
+    columns = [name for name in work.compute.reads if name != ROW_ID]
+    wanted = arrow_schema(stored_schema(work.fields))
+    with SegmentReader(open_rows(work.store, facts), work.schema, columns=columns, name=facts.path) as reader:
+        for group, (start, rows) in enumerate(zip(reader.group_starts, reader.group_rows, strict=True)):
+            live = reader.table(
+                row_groups=[group],
+                deleted=deleted,
+                position=True,
+                row_id=ROW_ID in work.compute.reads,
+                first_row_id=segment.first_row_id,
+            )
+            positions = live.column(POSITION).to_numpy() - start
+            values = work.compute.over(live.drop_columns([POSITION]), work.fields)
+            yield pa.Table.from_arrays([_placed(one, positions, rows) for one in values], schema=wanted)
+
+
+def _placed(values: pa.Array, positions: Integers, rows: int) -> pa.Array:
+    """Values at their positions in a row group, null at the others."""
+    if len(values) == rows:
+        return values
+    at = np.full(rows, -1, np.int64)
+    at[positions] = np.arange(len(values))
+    return values.take(pa.array(at, mask=at < 0))
+
+
+__all__ = ["FillSlice", "fill_segments", "stored_schema"]

@@ -1,0 +1,127 @@
+"""Blobs: a value of a binary column as a file that is read when it is asked for.
+
+The row is located first. Of its column, the page that has the value is read with the first read, and nothing of other
+columns and rows; a segment is written so that large values have pages of their own. Until the blob is closed its
+version is held, so that clean-up leaves the file.
+"""
+
+# Decisions: docs/decisions/0453
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from moulin.errors import InvalidInput
+from moulin.model.entities import TableState
+from moulin.model.facts import LiveSegment
+from moulin.model.names import did_you_mean
+from moulin.model.schema.values import BinaryType, FixedType
+from moulin.table.context import Context
+from moulin.table.pins import Hold
+from moulin.table.read.footers import open_reader
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+
+class Blob(io.RawIOBase):
+    """A value as a read-only file. Not thread-safe, as other files.
+
+    >>> with photos.blob(1, "image") as image:
+    ...     header = image.read(4)
+    """
+
+    def __init__(self, name: str, load: Callable[[], bytes | None], hold: Hold | None = None) -> None:
+        self.name = name
+        self._load, self._hold = load, hold
+        self._value: bytes | None = None
+        self._loaded = False
+        self._at = 0
+
+    @property
+    def is_null(self) -> bool:
+        """Whether the row has no value there. It then reads as an empty file."""
+        return self._loaded_value() is None
+
+    @property
+    def size(self) -> int:
+        return len(self._loaded_value() or b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        self._check_open()
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._check_open()
+        if whence not in (os.SEEK_SET, os.SEEK_CUR, os.SEEK_END):
+            raise ValueError(f"whence is 0, 1 or 2, not {whence}")
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at}.get(whence)
+        at = offset + (self.size if start is None else start)
+        if at < 0:
+            raise ValueError(f"a file has no position {at}")
+        self._at = at
+        return at
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        self._check_open()
+        view = memoryview(buffer).cast("B")
+        part = (self._loaded_value() or b"")[self._at : self._at + len(view)]
+        view[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+    def close(self) -> None:
+        if self._hold is not None:
+            self._hold.release()
+            self._hold = None
+        self._value = None
+        super().close()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError("I/O operation on closed file.")
+
+    def _loaded_value(self) -> bytes | None:
+        self._check_open()
+        if not self._loaded:
+            if self._hold is not None:
+                self._hold.check()
+            self._value, self._loaded = self._load(), True
+        return self._value
+
+
+def check_blob_column(state: TableState, column: str) -> None:
+    """Refuses a column that is not there, or not of bytes."""
+    names = [field.name for field in state.schema.fields]
+    if column not in names:
+        raise InvalidInput(f"Table {state.full_name} has no column {column!r}.{did_you_mean(str(column), names)}")
+    kind = next(field.field_type for field in state.schema.fields if field.name == column)
+    if not isinstance(kind, BinaryType | FixedType):
+        raise InvalidInput(f"Column {column} is of type {kind}: blobs are values of binary columns. Read it with get.")
+
+
+def stored_blob(context: Context, state: TableState, segment: LiveSegment, position: int, column: str) -> Blob:
+    """The value at a position of a segment, which is live at the version of `state`."""
+    hold = context.pins.hold(state.id, state.version)
+
+    def load() -> bytes | None:
+        with open_reader(context.store, segment.facts, state.schema, columns=[column]) as reader:
+            found = reader.table(positions=np.asarray([position]), by_pages=True)
+        value: bytes | None = found.column(column)[0].as_py()
+        return value
+
+    return Blob(f"{state.full_name}.{column}", load, hold)
+
+
+__all__ = ["Blob", "check_blob_column", "stored_blob"]

@@ -1,0 +1,34 @@
+"""Rows of inline segments that scans have decoded: to decode one costs more than to fetch it from the catalog.
+
+Inline segments that follow each other are kept together, as scans read them. What is kept is known by the paths and
+the bytes of the segments, so bytes that changed in the catalog are decoded, and checked, again.
+"""
+
+# Decisions: docs/decisions/0381
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+from zlib import crc32
+
+import pyarrow as pa
+
+from moulin.model.entities import TableState
+from moulin.model.facts import SegmentFacts
+from moulin.sized_cache import SizedCache
+
+INLINE_ROWS: Final[SizedCache[Hashable, pa.Table]] = SizedCache(32 << 20, lambda table: table.nbytes)
+
+
+def inline_key(state: TableState, facts: Sequence[SegmentFacts], names: Sequence[str]) -> Hashable | None:
+    """Names these columns of inline segments as the table's schema shows them; None if one of them has a file."""
+    parts: list[tuple[str, int]] = []
+    for one in facts:
+        if one.inline is None or one.files:
+            return None
+        parts.append((one.path, crc32(one.inline)))
+    return state.id, state.schema_id, tuple(names), tuple(parts)
+
+
+__all__ = ["INLINE_ROWS", "inline_key"]

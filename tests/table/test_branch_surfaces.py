@@ -1,0 +1,170 @@
+"""Branches through addresses and by several processes at once, and what the lake's own work does with them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+import moulin
+from moulin.catalog.upkeep.check import check
+from moulin.catalog.upkeep.gc import collect
+from moulin.errors import AlreadyExists, InvalidInput, MoulinError, NotFound, Unsupported
+from moulin.lake import Lake
+from moulin.meta.server.janitor_loop import Janitor
+from moulin.storage.address import with_branch
+from moulin.table.compact.worker import CompactionWorker
+from tests.table.conftest import BACKENDS, SERVED, OpenLake
+
+COLUMNS = [("id", "long", False), ("n", "long")]
+
+everywhere = pytest.mark.parametrize("open_lake", [*BACKENDS, SERVED], indirect=True)
+
+
+def rows(*ids: int) -> list[dict[str, int]]:
+    return [{"id": one, "n": one} for one in ids]
+
+
+def ids(lake: Lake, name: str = "shop.t") -> list[int]:
+    return sorted(lake.table(name).scan().to_arrow()["id"].to_pylist())
+
+
+@pytest.fixture
+def again(lake: Lake, request: pytest.FixtureRequest) -> Callable[..., Lake]:
+    """Opens the same lake by its address, with an end."""
+
+    def open_it(branch: str) -> Lake:
+        options: dict[str, Any] = {}
+        if lake.uri.startswith("postgresql"):
+            options = {name: request.getfixturevalue(f"s3_{end}") for name, end in _S3.items()}
+        return moulin.connect(with_branch(lake.uri, branch), **options)
+
+    return open_it
+
+
+_S3 = {"storage": "url", "storage_options": "options"}
+
+
+@everywhere
+def test_an_address_opens_a_branch(lake: Lake, again: Callable[..., Lake]) -> None:
+    lake.create_table("shop.t", COLUMNS).append(rows(1))
+    lake.branch("exp")
+    with again("exp") as branch:
+        assert (branch.on_branch, branch.uri) == ("exp", with_branch(lake.uri, "exp"))
+        branch.table("shop.t").append(rows(2))
+        branch.create_table("shop.more", COLUMNS)
+        with pytest.raises(Unsupported, match="belong to main"):
+            branch.tokens.tokens("shop")
+    assert (ids(lake), ids(lake, "shop.t@exp")) == ([1], [1, 2])
+    for missing in ("nope", "EXP", "x" * 100):
+        with pytest.raises(NotFound, match="does not exist"):
+            again(missing)
+    assert [one.name for one in lake.databases()] == ["shop"]
+
+
+@everywhere
+def test_two_that_open_a_table_first_have_the_same_one(lake: Lake, open_lake: OpenLake) -> None:
+    for number in range(4):
+        lake.create_table(f"shop.t{number}", COLUMNS).append(rows(number))
+    lake.branch("exp")
+    others = [open_lake().open_branch("exp") for _ in range(2)]
+    barrier = threading.Barrier(2)
+
+    def opened(branch: Lake) -> list[Any]:
+        barrier.wait()
+        return [branch.table(f"shop.t{number}").id for number in range(4)]
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(opened, others)
+    assert first == second
+    assert lake.catalog.branch("exp").opened == 4
+
+
+@everywhere
+def test_a_branch_that_is_dropped_under_a_reader_never_shows_main(lake: Lake, open_lake: OpenLake) -> None:
+    for name in ("t", "u"):
+        lake.create_table(f"shop.{name}", COLUMNS).append(rows(1))
+    lake.branch("exp")
+    reader = open_lake().open_branch("exp")
+    table = reader.table("shop.t")
+    table.append(rows(2))
+    batches = iter(table.scan().to_batches())
+    lake.drop_branch("exp")
+    with suppress(NotFound):
+        assert sum(batch.num_rows for batch in batches) == 2
+    for call in (
+        lambda: reader.table("shop.u"),
+        lambda: reader.table("shop.t"),
+        reader.databases,
+        lambda: table.append(rows(3)),
+    ):
+        with pytest.raises(MoulinError) as raised:
+            call()
+        assert isinstance(raised.value, NotFound), raised.value
+    lake.branch("exp")
+    assert ids(reader) == [1]  # by its name it is the new one
+    assert ids(lake) == [1]
+
+
+@pytest.mark.parametrize("open_lake", BACKENDS, indirect=True)
+def test_tables_that_are_dropped_while_branches_begin_are_whole_or_absent(lake: Lake, open_lake: OpenLake) -> None:
+    other = open_lake()
+    for number in range(6):
+        lake.create_table(f"shop.t{number}", COLUMNS).append(rows(number))
+
+    def drop() -> None:
+        for number in range(6):
+            other.drop_table(f"shop.t{number}", immediate=True)
+
+    dropping = threading.Thread(target=drop)
+    dropping.start()
+    branches = [lake.branch(f"b{number}") for number in range(6)]
+    dropping.join()
+    collect(lake.own_catalog())
+    for branch in branches:
+        for entry in branch.tables("shop"):
+            assert ids(branch, f"shop.{entry.name}") == [int(entry.name[1:])]
+    assert lake.tables("shop") == []
+    assert check(lake.own_catalog()) == []
+
+
+@pytest.mark.parametrize("open_lake", BACKENDS, indirect=True)
+def test_janitor_and_workers_compact_tables_of_branches(lake: Lake) -> None:
+    lake.create_table("shop.t", COLUMNS).append(rows(0))
+    lake.create_table("shop.idle", COLUMNS).append(rows(0))
+    branch = lake.branch("exp")
+    for number in range(1, 12):
+        branch.table("shop.t").append(rows(number))
+    report = Janitor(lake).run_once()
+    assert report is not None
+    assert (report.failures, report.tasks > 0) == ([], True)
+    assert sum(1 for _ in CompactionWorker(lake.context, "worker").run_all()) == report.tasks
+    assert (ids(branch), ids(lake)) == ([*range(12)], [0])
+    assert branch.table("shop.t").stats().segments < 12
+    assert lake.catalog.branch("exp").opened == 1, "what nobody uses stays unopened"
+    assert check(lake.own_catalog()) == []
+
+
+@everywhere
+@pytest.mark.parametrize(
+    "name", ["", "@", "exp@two", "exp/../x", "../x", "a b", "a.b", "x" * 101, "main", "_moulin_x", "é", "a\0b", "-a"]
+)
+def test_a_hostile_name_of_a_branch_is_refused_everywhere(lake: Lake, name: str) -> None:
+    lake.create_table("shop.t", COLUMNS)
+    version = lake.version
+    with pytest.raises(InvalidInput):
+        lake.branch(name)
+    for call in (lambda: lake.open_branch(name), lambda: lake.drop_branch(name), lambda: lake.resurrect_branch(name)):
+        with pytest.raises((InvalidInput, NotFound)):
+            call()
+    for call in (lambda: lake.table(f"shop.t@{name}"), lambda: lake.tables(f"shop@{name}")):
+        with pytest.raises((InvalidInput, NotFound)):
+            call()
+    with pytest.raises((InvalidInput, NotFound, AlreadyExists)):
+        lake.create_table(f"shop.t@{name}", COLUMNS)
+    assert lake.version == version
+    assert [one.name for one in lake.tables("shop")] == ["t"]
