@@ -239,3 +239,31 @@ def test_erase_runs_where_the_catalog_is(lake: Lake, request: pytest.FixtureRequ
         assert rows_of(table).keys() == {1, 2}
     else:
         assert table.erase(WHERE).rows == 1
+
+
+@pytest.mark.parametrize("open_lake", [SERVED], indirect=True)
+def test_clients_of_a_server_read_what_is_left(lake: Lake, tmp_path: Path) -> None:
+    with moulin.connect(tmp_path / "lake") as direct:
+        table = plant_events(direct)
+        client = lake.table("shop.events")
+        before = history(lake, ["shop.events"])
+        table.erase(WHERE)
+        unchanged(lake, ["shop.events"], before)
+        client.append([order(700)])
+        client.delete_where("id = 2")
+        assert {700} <= rows_of(client).keys() == rows_of(table).keys()
+        assert 2 not in rows_of(client)
+
+
+def test_a_table_that_another_has_open_for_puts_is_refused(tmp_path: Path) -> None:
+    with moulin.connect(tmp_path / "lake") as other, moulin.connect(tmp_path / "lake", lock_seconds=0.3) as lake:
+        other.create_database("shop")
+        open_for_puts = other.create_table("shop.users", ORDERS, primary_key=["id"])
+        open_for_puts.put(secret(1))
+        with pytest.raises(FailedPrecondition, match="open for puts"):
+            lake.table("shop.users").erase(WHERE)
+        assert open_for_puts.get(1) == secret(1)
+        open_for_puts.close()
+        assert lake.table("shop.users").erase(WHERE).rows == 1
+        assert holding(lake.store) == []
+        assert lake.table("shop.users").get(1) is None
