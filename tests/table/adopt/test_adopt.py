@@ -385,3 +385,19 @@ def test_columns_are_filled_beside_adopted_files(lake: Lake, events: Table, fold
     assert check(lake.own_catalog()) == []
     events.compact(everything=True)
     assert {row["id"]: row["twice"] for row in events.scan().to_pylist()}[13] == 13.0
+
+
+@FOLDER
+@pytest.mark.usefixtures("unchanged")
+def test_an_erase_does_not_touch_files_of_others(lake: Lake, events: Table, folder: Path) -> None:
+    events.adopt(folder)
+    events.append([{"id": 100, "day": date(2026, 1, 3)}])
+    with pytest.raises(FailedPrecondition, match="lie in 1 adopted files, such as .*part 0"):
+        events.erase("id = 5")
+    assert ids(events) == [*range(40), 100]
+    events.erase("id = 100")
+    events.compact(everything=True)
+    for _ in range(2):
+        collect(lake.own_catalog(), orphan_grace=0, history_keep=0, byte_floor=0)
+    events.erase("id = 5")
+    assert ids(events) == [n for n in range(40) if n != 5]
