@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
@@ -10,11 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from moulin.catalog.commit.table_commit import Stale
 from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput
 from moulin.lake import Lake
 from moulin.storage import paths
+from moulin.table.compact.job import commit_compaction, compact_group
+from moulin.table.compact.picker import Group
 from moulin.table.fill import fill as filling
 from moulin.table.fill.fill import Filler, begin
 from moulin.table.table import Table
@@ -149,6 +153,19 @@ def test_writes_and_compactions_go_on_between_the_groups_of_a_fill(lake: Lake, e
     del expected[41], expected[42]
     assert by_id(events, "twice") == expected
     sound(lake)
+
+
+def test_a_compaction_that_did_not_see_a_column_that_is_complete_by_now_is_refused(lake: Lake, events: Table) -> None:
+    state = events.state()
+    group = Group(tuple(lake.catalog.segments(events.id, state.version)), 1)
+    change = compact_group(events._context, state, group, 1 << 20)
+    events.add_column("twice", "double", from_sql="amount * 2")
+    now = events.state()
+    disguised = replace(change, added=tuple(replace(facts, schema_id=now.schema_id) for facts in change.added))
+    for prepared in (change, disguised):
+        with pytest.raises(Stale):
+            commit_compaction(events._context, prepared)
+    assert by_id(events, "twice") == {n: float(n) for n in range(10, 120)}
 
 
 def test_keyed_tables_fill_what_is_in_their_log_and_refuse_puts_of_the_column_until_then(
