@@ -123,6 +123,9 @@ def detach(change: TableChange, fields: Collection[int]) -> None:
     if not fields:
         return
     c, p = s.column_sets, s.segment_spans
+    own = sa.select(c.c.id).where(c.c.table_id == change.table_id).limit(1)
+    if change.row.base_id is None and change.connection.execute(own).first() is None:
+        return  # spans are looked through only where there may be some; clones have those of others, too
     mine = sa.select(c.c.id).where(c.c.id == p.c.columns_id, c.c.field_id.in_(fields)).correlate(p).exists()
     spans: list[Any] = []
     for level in _levels(change):
