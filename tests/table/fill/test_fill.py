@@ -217,6 +217,10 @@ def test_columns_come_from_a_function_over_batches(lake: Lake, events: Table) ->
     assert max(sizes) <= 16
     assert sum(sizes) == 110, "deleted rows are not computed"
     assert [file.fields for file in files(lake, events)] == [files(lake, events)[0].fields] * 3
+    events.drop_column("name")
+    assert len(files(lake, events)) == 3, "the other column lies in the same files"
+    events.drop_column("double_id")
+    assert files(lake, events) == []
     events.add_columns(lambda batch: {"more": batch["id"]}, read=["id"])
     assert by_id(events, "more")[100] == 100
     for wrong, sentence in (
