@@ -54,6 +54,7 @@ def test_a_mirror_takes_an_erase_over(lake: Lake, tmp_path: Path) -> None:
     replica.close()
 
 
+@pytest.mark.long
 def test_a_mirror_that_was_not_running_takes_an_erase_over_later(lake: Lake, tmp_path: Path) -> None:
     target = str(tmp_path / "mirror")
     plant_events(lake)
@@ -196,7 +197,7 @@ def test_engines_read_what_is_left(lake: Lake) -> None:
 STEPS = ("begun", "flushed", "found", "scrubbed", "vectors", "committed", "publish", "manifests", "files", "orphans")
 
 
-FEW = ("scrubbed", "committed", "files")
+FEW = ("scrubbed", "committed")
 
 
 def erase_until(folder: str, step: str) -> None:
@@ -325,6 +326,7 @@ def test_a_branch_publishes_after_an_erase(lake: Lake) -> None:
     assert check(lake.own_catalog()) == []
 
 
+@pytest.mark.long
 def test_rows_that_a_branch_published_are_erased_where_they_lie(lake: Lake) -> None:
     plant_events(lake)
     branch = lake.branch("exp", expires="7d")
