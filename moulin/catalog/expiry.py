@@ -212,7 +212,7 @@ def purge(
             if source is s.tables:
                 garbage.append(Garbage(f"{paths.table_prefix(row.id)}/", row.bytes, "purged table"))
                 left = _purge_table(connection, row.id)
-                garbage += of_dropped(connection, row, left) if offer else []
+                garbage += of_dropped(connection, row, left) if offer else elsewhere(row.id, left)
                 draft.reroute()
             else:
                 connection.execute(s.view_members.delete().where(s.view_members.c.view_id == row.id))
@@ -236,6 +236,11 @@ def _purge_tokens(draft: Draft, now: int, recheck_seconds: float) -> list[str]:
         draft.lake().purged.append(row.id.bytes)
         draft.reroute()
     return [f"ingest token {row.name}" for row in gone]
+
+
+def elsewhere(table_id: UUID, garbage: Sequence[Garbage]) -> list[Garbage]:
+    """What a purged table leaves in the folders of others: files that it took over from a branch."""
+    return [one for one in garbage if not one.path.startswith(f"{paths.table_prefix(table_id)}/")]
 
 
 def of_dropped(connection: sa.Connection, row: Any, garbage: Sequence[Garbage]) -> list[Garbage]:

@@ -10,7 +10,7 @@ branch to main.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -110,13 +110,18 @@ class _Publish:
         catalog, uses = self._catalog, dict[UUID, tuple[RegionUse, ...]]()
         waiting = {*catalog.claimed_tables(branch=self._branch.name), *self._branch_context.keyed}
         for own_id in sorted(waiting):
-            if (own := keyed_table(self._branch_context, own_id)) is not None:
-                self._keep(own)
+            with suppress(NotFound):  # dropped on the branch: what its log has goes with it
+                catalog.table_by_id(own_id)
+                if (own := keyed_table(self._branch_context, own_id)) is not None:
+                    self._keep(own)
         for table in catalog.branch_tables(self._branch.name):
             if not table.wrote or table.source_id is None or table.after is None:
                 continue
-            if (keyed := keyed_table(self._context, self._source(table).id)) is not None:
-                values = () if dry_run else [region.value for region in catalog.regions(table.own_id)]
+            main = self._source(table)
+            if (keyed := keyed_table(self._context, main.id)) is not None:
+                # Where main changed the table, rows may be written again; else it takes the regions as they are.
+                also = main.head_version > self._branch.version and not dry_run
+                values = [region.value for region in catalog.regions(table.own_id)] if also else []
                 uses[table.own_id] = self._keep(keyed, values)
         return uses
 

@@ -10,6 +10,7 @@ from moulin.catalog.manifests.recover import recover
 from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
 from moulin.lake import Lake
+from moulin.mirror import Mirror
 
 COLUMNS = [("id", "long", False), ("amount", "double"), ("day", "date")]
 
@@ -80,12 +81,16 @@ def test_what_was_published_stays_when_its_branch_is_purged_and_goes_when_main_n
         for _ in range(4):
             clean(lake)
         assert {name: ids(lake, name) for name in wanted} == wanted
+        lake.drop_table("shop.moved")
+        del wanted["shop.moved"]
+        for _ in range(4):
+            clean(lake)
         folders = {path.parent.parent.parent.name for path in tmp_path.rglob("*.parquet")}
         assert folders == {str(entry.id) for entry in lake.tables("shop")}
         assert_sound(lake)
 
 
-def test_what_was_published_is_recovered_and_followed(tmp_path: Path) -> None:
+def test_what_was_published_is_recovered_followed_and_mirrored(tmp_path: Path) -> None:
     for purge in (False, True):
         folder = tmp_path / str(purge)
         with moulin.connect(folder, table_grace=0, database_grace=0) as lake:
@@ -106,6 +111,9 @@ def test_what_was_published_is_recovered_and_followed(tmp_path: Path) -> None:
             replica.refresh()
             assert {name: ids(replica, name) for name in wanted} == wanted
             replica.close()
+            Mirror(lake, str(tmp_path / f"{purge}-mirror")).run_once()
+            with moulin.connect(tmp_path / f"{purge}-mirror", read_only=True) as copy:
+                assert {name: ids(copy, name) for name in wanted} == wanted
             with moulin.connect(folder, read_only=True) as fresh:
                 assert {name: ids(fresh, name) for name in wanted} == wanted
         for path in folder.glob("catalog.sqlite*"):

@@ -182,6 +182,29 @@ def test_a_keyed_table_that_main_left_alone_is_taken_as_it_is(lake: Lake) -> Non
 
 
 @here
+def test_regions_that_only_the_branch_has_come_along(lake: Lake) -> None:
+    main = lake.create_table("shop.users", ORDERS, primary_key=["id"], properties={"moulin.regions": "bucket(8, id)"})
+    gone = lake.create_table("shop.gone", ORDERS, primary_key=["id"])
+    main.put({"id": 3, "amount": 1.5})
+    gone.put({"id": 3, "amount": 1.5})
+    lake.flush()
+    branch = lake.branch("exp")
+    mine = branch.table("shop.users")
+    for row in reversed(orders(0, 40)):
+        mine.put(row)
+    mine.flush()
+    branch.table("shop.gone").put({"id": 4, "amount": 1.5})
+    branch.drop_table("shop.gone")
+    numbers = ids(mine)
+    lake.publish("exp")
+    assert (found(main), ids(main)) == ({n: n / 2 for n in range(40)}, numbers)
+    main.put_batch([{"id": n, "amount": 0.0} for n in range(45)])
+    main.flush()
+    assert found(main) == dict.fromkeys(range(45), 0.0)
+    assert ids(main).items() >= numbers.items()
+
+
+@here
 @pytest.mark.parametrize("case", ["both put a new key", "both put an old key", "put again after a delete"])
 def test_a_key_that_both_sides_wrote_is_a_conflict_that_names_it(lake: Lake, case: str) -> None:
     main = lake.create_table("shop.users", ORDERS, primary_key=["id"])

@@ -30,6 +30,8 @@ class Line:
     wrote: dict[int, str] = field(default_factory=dict)
     began: dict[int, float] = field(default_factory=dict)
     main_wrote: dict[int, str] = field(default_factory=dict)
+    columns: int = 0  # that were added since
+    main_columns: int = 0
 
 
 class History:
@@ -47,6 +49,8 @@ class History:
                 self.begin()
             elif choice < 0.08 and self.branches:
                 self.publish(self.chance.choice(list(self.branches)))
+            elif choice < 0.09:
+                self.add_column(self.chance.choice([self.main, *self.branches.values()]))
             else:
                 self.change(self.chance.choice([self.main, *self.branches.values()]))
         for name in list(self.branches):
@@ -59,6 +63,17 @@ class History:
         name = f"b{self.made}"
         table = self.lake.branch(name).table("shop.t")
         self.branches[name] = Line(table, dict(self.main.rows), began=dict(self.main.rows))
+
+    def add_column(self, line: Line) -> None:
+        line.table.add_column(f"c{self.step}", "string")
+        self.note_columns(line, 1)
+
+    def note_columns(self, line: Line, count: int) -> None:
+        for one in self.branches.values() if line is self.main else [line]:
+            if line is self.main:
+                one.main_columns += count
+            else:
+                one.columns += count
 
     def change(self, line: Line) -> None:
         key, value = self.chance.randrange(_KEYS), float(self.step)
@@ -139,6 +154,11 @@ class History:
                 self.lake.drop_branch(name)
                 return
         before = self.lake.version
+        if line.columns and line.main_columns:
+            with pytest.raises(Conflict, match=r"shop\.t: both main and branch .* changed the schema"):
+                self.lake.publish(name)
+            self.lake.drop_branch(name)
+            return
         if expected:
             self.refused += 1
             with pytest.raises(Conflict) as raised:
@@ -150,6 +170,7 @@ class History:
             return
         done = self.lake.publish(name)
         self.published += 1
+        self.note_columns(self.main, line.columns)
         wanted = {key: line.rows.get(key) for key, how in line.wrote.items() if how != "nothing"}
         for key, value in wanted.items():
             if line.began.get(key) != value or key in self.main.rows:
@@ -185,7 +206,7 @@ def test_histories_of_main_and_two_branches_are_those_of_dictionaries(tmp_path: 
     with moulin.connect(tmp_path, merge_background="off") as lake:
         lake.create_database("shop")
         history = History(lake, random.Random(3), keyed=keyed)
-        history.run(130)
+        history.run(80)
         assert history.published
 
 

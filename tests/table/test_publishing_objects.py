@@ -139,7 +139,7 @@ def test_settings_and_names_that_both_sides_changed_are_conflicts(lake: Lake) ->
     main, mine, _ = begin(6)
     mine.overwrite(orders(0, 1))
     main.append(orders(0, 1))
-    refused(6, "replaced rows by the overwrite of version")
+    refused(6, "changed all rows by the overwrite of version")
     main, mine, _ = begin(7)
     mine.append(orders(0, 1))
     main.cast_column("amount", "string")

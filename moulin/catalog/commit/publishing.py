@@ -30,6 +30,7 @@ from moulin.catalog.segments.sql_rows import partition_ids, span_row
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import MOST_DELTAS, SEQUENCES_PER_DELTA, Draft, add_rows
 from moulin.catalog.sql.pool import chunks
+from moulin.catalog.tasks import merge_tasks
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
@@ -129,6 +130,7 @@ def _publish_table(draft: Draft, branch: Any, table: BranchTable, part: TablePub
     else:
         _take_all(change, own, pairs)
     _finish(change, merged, has_rows=bool(pairs))
+    merge_tasks.delete_of_table(draft.connection, own.id)  # their inputs are main's to compact from now on
 
 
 def _require_no_column_files(connection: sa.Connection, own_id: UUID, name: str) -> None:

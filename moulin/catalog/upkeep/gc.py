@@ -129,9 +129,10 @@ def _empty_doomed_tables(catalog: Catalog, result: Collection, floor: float) -> 
         while more:
             with catalog.pool.unordered() as connection:
                 garbage, more = expiry.forget(connection, row.id, s.OPEN, _AT_ONCE)
+                left = expiry.elsewhere(row.id, garbage)
                 if catalog.config.delete_bytes == "off":
                     left = expiry.of_dropped(connection, row, garbage)
-                    expiry.throw_away(connection, left, result.clock() + int(floor * NANOS))
+                expiry.throw_away(connection, left, result.clock() + int(floor * NANOS))
 
 
 def _expire(catalog: Catalog, result: Collection, keep: float, floor: float) -> None:
