@@ -352,3 +352,25 @@ def test_column_files_are_refused_until_they_are_folded_and_forgotten(lake: Lake
     assert table.erase(WHERE).rows == 1
     assert holding(lake.store) == []
     assert rows_of(table)[2]["copy"] == "u2@x"
+
+
+def test_a_compaction_from_before_all_history_does_not_bring_rows_back(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lake.create_table("shop.t", ORDERS)
+    table.append([secret(1), order(2)])
+    table.append([secret(3), order(4)])
+    erase = Table.erase
+
+    def erase_and_forget(self: Table, where: Any, **options: Any) -> Any:
+        done = erase(self, where, **options)
+        self.append([order(5)])
+        collect(lake.own_catalog(), history_keep=0, byte_floor=0)
+        return done
+
+    monkeypatch.setattr(Table, "erase", erase_and_forget)
+    stopped_at(monkeypatch, lake, "shop.t")
+    with pytest.raises(Conflict):
+        table.compact(everything=True)
+    assert rows_of(table).keys() == {2, 4, 5}
+    assert holding(lake.store) == []
