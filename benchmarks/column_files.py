@@ -15,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import moulin
 from benchmarks.harness import Bench, Contender, Line, Sample, Skipped, take_turns
+from moulin.lake import Lake
 from moulin.table.table import Table
 
 TITLE = "columns in files of their own"
@@ -39,6 +41,16 @@ def run(bench: Bench) -> Iterator[Line]:
     yield from _queries(bench, wide)
 
 
+def _lake(bench: Bench) -> Lake:
+    def make() -> Lake:
+        lake = moulin.connect(bench.folder / "columns")
+        lake.create_database("bench")
+        return lake
+
+    lake: Lake = bench.shared("columns", make)
+    return lake
+
+
 def _piece(start: int, rows: int) -> pa.Table:
     chosen = np.random.default_rng(start)
     columns: dict[str, Any] = {"id": np.arange(start, start + rows)}
@@ -53,7 +65,7 @@ def _pieces(rows: int) -> Iterator[pa.Table]:
 
 def _wide(bench: Bench, rows: int) -> Table:
     columns = [("id", "long"), *((f"c{n}", "double") for n in range(_COLUMNS - 1))]
-    table = bench.lake.create_table("bench.wide", columns)
+    table = _lake(bench).create_table("bench.wide", columns)
     for piece in _pieces(rows):
         table.append(piece)
     return table
@@ -95,7 +107,7 @@ def _against_lance(bench: Bench, table: Table, rows: int, case: str, number: Ite
 
 
 def _images(bench: Bench) -> Line:
-    table = bench.lake.create_table("bench.images", [("id", "long"), ("image", "binary")])
+    table = _lake(bench).create_table("bench.images", [("id", "long"), ("image", "binary")])
     chosen = np.random.default_rng(1)
     images = [chosen.bytes(_IMAGE_BYTES) for _ in range(_IMAGES)]
     table.append(pa.table({"id": np.arange(_IMAGES), "image": pa.array(images, pa.binary())}))
@@ -111,7 +123,7 @@ def _images(bench: Bench) -> Line:
 def _queries(bench: Bench, table: Table) -> Iterator[Line]:
     """The columns of the runs before are unfolded; a clone of the table is folded."""
     names = [field.name for field in table.state().schema.fields if field.name.startswith("score")]
-    folded = bench.lake.clone_table("bench.wide", "bench.folded")
+    folded = _lake(bench).clone_table("bench.wide", "bench.folded")
     folded.fold()
     if not names:
         raise Skipped("no column was added")

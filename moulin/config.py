@@ -116,6 +116,8 @@ class Config:
     memtable_columns: str = "on"
     memtable_slowdown: int = 2
     memtable_stop: int = 4
+    # At most `flush_threads` regions of a table are flushed at once.
+    flush_threads: int = 1
     level0_slowdown: int = 24
     level0_stop: int = 48
     stall_seconds: float = 60.0

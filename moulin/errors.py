@@ -6,6 +6,7 @@ MoulinError
 ├── AlreadyExists        the name or object is taken: choose another
 ├── FailedPrecondition   refused by the state of things: change that state first
 ├── Conflict             lost against another commit: read again and retry        (retryable)
+│   └── Erased           rows were erased while they were read: read again        (retryable)
 ├── Unavailable          storage, catalog or network did not answer: retry later  (retryable)
 ├── Unauthenticated      the server does not know who asks: send a valid token
 ├── PermissionDenied     it knows, and that role may not do this: ask for another role
@@ -70,6 +71,10 @@ class Conflict(MoulinError):
         self.winner = winner
 
 
+class Erased(Conflict):
+    """Rows were erased from every version while this one was read. What is left can be read again, at any version."""
+
+
 class Unavailable(MoulinError):
     """Storage, catalog or network did not answer in time. Nothing is known to be lost; retry."""
 
@@ -110,6 +115,7 @@ __all__ = [
     "Closed",
     "Conflict",
     "Corrupt",
+    "Erased",
     "FailedPrecondition",
     "Fenced",
     "InvalidInput",

@@ -200,6 +200,8 @@ class Lake:
 
         catalog = self._main_catalog()
         only = None if tables is None else [self._resolve(table) for table in tables]
+        if at is None and self.on_branch is None:
+            self.flush()  # a branch has what was put before it
         version = None if at is None else version_of(catalog, at)
         catalog.create_branch(name, version=version, expires_in=seconds_of(expires), only=only)
         return self.open_branch(name)
@@ -387,7 +389,7 @@ class Lake:
             if not if_not_exists:
                 raise
             return self.table(name)
-        return self._table(state.id)
+        return self._home(database)._table(state.id)
 
     def clone_table(
         self, source: str | Table, name: str, *, at: int | str | datetime | None = None, copy: bool = False
@@ -403,25 +405,23 @@ class Lake:
         database, table = parse_table_name(name)
         self._open_catalog()
         found = self.table(source) if isinstance(source, str) else source
-        return self._table(clone(self.context, found.as_of(at), database, table, copy=copy).id)
+        return self._home(database)._table(clone(self.context, found.as_of(at), database, table, copy=copy).id)
 
     def table(self, name: str, read_only: bool = False) -> Table:
         """A table. One opened `read_only` shows the version of now until its `refresh` is called.
 
         "shop.orders@test" is the table shop.orders of the branch test.
         """
-        database, table = parse_table_name(name)
-        stem, at, branch = database.rpartition(AT)
-        if at and self.on_branch is None:
-            return self.open_branch(branch).table(f"{stem}.{table}", read_only)
-        return self._table(self._resolve(name), read_only=read_only)
+        database, _ = parse_table_name(name)
+        return self._home(database)._table(self._resolve(name), read_only=read_only)
 
     def tables(self, database: str, *, include_dropped: bool = False) -> list[TableEntry]:
         return self._open_catalog().tables(database, include_dropped=include_dropped)
 
     def rename_table(self, name: str, new_name: str) -> Table:
         database, new = parse_table_name(new_name)
-        return self._table(self._open_catalog().rename_table(*parse_table_name(name), database, new).id)
+        renamed = self._open_catalog().rename_table(*parse_table_name(name), database, new)
+        return self._home(database)._table(renamed.id)
 
     def replace_table(self, name: str, replacement: str) -> Table:
         """Give the name of a table to another one of its database and drop the table that had it, in one version.
@@ -432,13 +432,14 @@ class Lake:
         other, new = parse_table_name(replacement)
         if other != database:
             raise InvalidInput(f"A table is replaced by one of its own database: {replacement} is not in {database!r}.")
-        return self._table(self._open_catalog().replace_table(database, table, new).id)
+        return self._home(database)._table(self._open_catalog().replace_table(database, table, new).id)
 
     def drop_table(self, name: str, immediate: bool = False) -> TableEntry:
         return self._open_catalog().drop_table(*parse_table_name(name), immediate=immediate)
 
     def resurrect_table(self, name: str) -> Table:
-        return self._table(self._open_catalog().resurrect_table(*parse_table_name(name)).id)
+        database, table = parse_table_name(name)
+        return self._home(database)._table(self._open_catalog().resurrect_table(database, table).id)
 
     # Views
 
@@ -662,6 +663,11 @@ class Lake:
                     None if self._make_exporter is None else self._make_exporter(self),
                 )
             return self._context
+
+    def _home(self, database: str) -> Lake:
+        """The lake that holds the tables of a database in this process: this one, or the branch that it names."""
+        _, at, branch = database.rpartition(AT)
+        return self.open_branch(branch) if at and self.on_branch is None else self
 
     def _resolve(self, name: str) -> UUID:
         return self._open_catalog().table(*parse_table_name(name)).id

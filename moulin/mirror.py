@@ -3,14 +3,15 @@
 At every moment the target is a lake's storage at some version, fit for `moulin recover` and for a read-only connect:
 data files are copied first, then manifests in version order, and the marker, without which nobody opens it, last. A
 killed mirror goes on where it was: what the target holds under the same name and size is not copied again. Nothing is
-ever deleted at the target, so it keeps more history than the lake itself.
+deleted at the target, so it keeps more history than the lake itself; but for tables of which rows were erased: their
+manifests are copied again, and files that the lake has no more are deleted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from uuid import UUID
 
 from moulin.catalog.identity import read_marker
 from moulin.catalog.upkeep import mirror_source
+from moulin.catalog.upkeep.erasure import erase
 from moulin.catalog.upkeep.mirror_source import Source
 from moulin.catalog.upkeep.verification import KnownFile
 from moulin.errors import Corrupt, FailedPrecondition, NotFound, Unavailable
@@ -74,6 +76,9 @@ class Mirror:
                 )
             try:
                 objects, size = self._copy(source, progress or (lambda done, total: None))
+                for table_id in sorted(source.erased):
+                    self._erase(source, table_id)
+                self._delete([path for path in source.gone if path in (self._there or ())])
             except NotFound as error:  # clean-up deleted it: a later version does not name it any more
                 gone = error.message
                 continue
@@ -129,6 +134,26 @@ class Mirror:
             self._opened, done = True, done + 1
             progress(done, total)
         return done, size
+
+    def _erase(self, source: Source, table_id: UUID) -> None:
+        """Make what the target has of a table equal to what the lake has: manifests first, then files that went."""
+        assert self._there is not None
+        for name in source.manifests:
+            found = paths.parse_table_manifest(name)
+            if found is not None and found[0] == table_id:
+                data = source.read_manifest(name)
+                if self._target.get(name) != data:
+                    self._target.put(name, data)
+                    self._there[name] = len(data)
+        listed = [info.path for info in self._target.list(paths.table_prefix(table_id))]
+        self._delete(mirror_source.not_in_use(self._lake.own_catalog(), table_id, listed))
+
+    def _delete(self, every: Sequence[str]) -> None:
+        assert self._there is not None
+        for batch in batched(every, _AT_ONCE):
+            erase(self._target, batch, rows=True)
+            for path in batch:
+                self._there.pop(path, None)
 
     def _is_missing(self, file: KnownFile) -> bool:
         assert self._there is not None

@@ -226,6 +226,12 @@ class IngestCatalog:
                 nursery.check_not_lost(connection, key, moves, table_id)
             raise
 
+    def forget_set_aside(self, path: str) -> None:
+        """Note that an object that was set aside is gone; that records were set aside stays known."""
+        a = s.set_asides
+        with self._pool.unordered() as connection:
+            connection.execute(a.update().where(a.c.path == path).values(path=""))
+
     def set_asides(self, stream_id: UUID | None = None) -> list[tuple[int, SetAside]]:
         """What nurseries could not read and moved past, each with its version; of one stream, or all."""
         a = s.set_asides

@@ -59,6 +59,10 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             "Clean up: purge what was dropped, forget old versions, delete files that nothing names.",
             whole=True,
         ),
+        "erase": Entry(
+            "upkeep.erase",
+            "Erase rows from every version, branch and clone of a table, and from storage. They cannot come back.",
+        ),
         "check": Entry(
             "upkeep.maintenance",
             "Check every row and every file against what was recorded; exit 1 when something is wrong.",

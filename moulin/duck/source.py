@@ -141,6 +141,12 @@ class Source:
             state, segments, self._locate, self._address, lambda worn: [self._keep_one(one) for one in worn]
         )
 
+    def forget_texts(self) -> None:
+        """Forget which files versions have: rows may have been erased from them since."""
+        with self.lock:
+            self._texts.clear()
+            self._states.clear()
+
     def every_row(self, state: TableState) -> str:
         """The SELECT of all rows of a version."""
         return self._texts.get((state.id, state.head_version), lambda: self._write(state))

@@ -56,6 +56,8 @@ def show(connection: DuckDBPyConnection, source: Source, branches: Collection[st
             _make_queries(connection, queries, source.select_name)
         finally:
             connection.execute(f"RESET VARIABLE {DECLARES}")
+        if version != source.version:
+            source.forget_texts()
         source.version = version
         for hold in source.current.values():
             context.pins.release_later(hold)  # a result that is still being read may need it

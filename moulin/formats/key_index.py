@@ -64,7 +64,10 @@ def hash_keys(keys: pa.Array) -> Hashes:
 
 
 def encode_key_index(keys: pa.Array, row_ids: Integers | None) -> bytes:
-    """The index of keys, one at least, in ascending order. A row id of -1 follows from the position."""
+    """The index of keys, one at least, in ascending order. A row id of -1 follows from the position.
+
+    A key may come more than once, after rows of a segment were erased: all but the first are of erased rows.
+    """
     rows = len(keys)
     width = keys.type.byte_width if pa.types.is_fixed_size_binary(keys.type) else 0
     if row_ids is not None and bool((row_ids == _INHERITED).all()):
@@ -96,7 +99,8 @@ def _cuts(keys: pa.Array, width: int) -> list[int]:
     if not width and rows:
         average = max(1, keys.nbytes // rows)
         per_block = max(64, min(_BLOCK_ROWS, _BLOCK_BYTES // average))
-    return list(range(0, rows, per_block))
+    starts = range(0, rows, per_block)
+    return [start for start in starts if start == 0 or keys[start] != keys[start - 1]]  # the first of equals is found
 
 
 def _pack_block(keys: pa.Array, width: int, row_ids: Integers | None) -> bytes:
@@ -182,8 +186,8 @@ class Block:
             position = int(np.searchsorted(self.keys, value))
             return position if position < len(self.keys) and self.keys[position] == value else None
         keys = self.keys
-        position = bisect_right(range(len(keys)), key, key=lambda at: keys[at].as_py()) - 1
-        return position if position >= 0 and keys[position].as_py() == key else None
+        position = bisect_left(range(len(keys)), key, key=lambda at: keys[at].as_py())
+        return position if position < len(keys) and keys[position].as_py() == key else None
 
     def before(self, key: bytes) -> int:
         """How many keys of the block are less than `key`, which may be a part of one."""

@@ -27,22 +27,23 @@ _C, _B, _R, _X = Verdict.COMMUTES, Verdict.REBASE, Verdict.RETRY, Verdict.CONFLI
 
 # Row: what commits now. Column: what committed since it was prepared. Columns in the order of Kind.
 _TABLE: dict[Kind, tuple[Verdict, ...]] = {
-    #             append del ups compact trim over rest alter props part c-index u-index d-index sort fill
-    Kind.APPEND: (_C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C),
-    Kind.DELETE: (_C, _B, _B, _B, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C, _C),
-    Kind.UPSERT: (_B, _B, _B, _B, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C, _C),
-    Kind.COMPACT: (_C, _B, _B, _X, _X, _X, _X, _C, _C, _C, _C, _C, _C, _C, _C),
-    Kind.TRIM: (_C, _B, _B, _R, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C, _C),
-    Kind.OVERWRITE: (_C, _R, _R, _R, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C, _C),
-    Kind.RESTORE: (_C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C),
-    Kind.ALTER_SCHEMA: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _X, _C, _C, _C, _X, _C),
-    Kind.SET_PROPERTIES: (_C, _C, _C, _C, _C, _C, _C, _C, _X, _C, _C, _C, _C, _C, _C),
-    Kind.SET_PARTITIONING: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _X, _C, _C, _C, _C, _C),
-    Kind.CREATE_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _X, _C, _C, _C, _C),
-    Kind.UPDATE_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _X, _C, _C),
-    Kind.DROP_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _X, _C, _C),
-    Kind.SET_SORT_ORDER: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _C, _X, _C),
-    Kind.FILL: (_C, _C, _C, _R, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C, _R),
+    #             append del ups compact trim over rest alter props part c-index u-index d-index sort fill erase
+    Kind.APPEND: (_C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C),
+    Kind.DELETE: (_C, _B, _B, _B, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C, _C, _B),
+    Kind.UPSERT: (_B, _B, _B, _B, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C, _C, _B),
+    Kind.COMPACT: (_C, _B, _B, _X, _X, _X, _X, _C, _C, _C, _C, _C, _C, _C, _C, _X),
+    Kind.TRIM: (_C, _B, _B, _R, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C, _C, _B),
+    Kind.OVERWRITE: (_C, _R, _R, _R, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C, _C, _R),
+    Kind.RESTORE: (_C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C, _C),
+    Kind.ALTER_SCHEMA: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _X, _C, _C, _C, _X, _C, _C),
+    Kind.SET_PROPERTIES: (_C, _C, _C, _C, _C, _C, _C, _C, _X, _C, _C, _C, _C, _C, _C, _C),
+    Kind.SET_PARTITIONING: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _X, _C, _C, _C, _C, _C, _C),
+    Kind.CREATE_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _X, _C, _C, _C, _C, _X),
+    Kind.UPDATE_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _X, _C, _C, _X),
+    Kind.DROP_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _X, _C, _C, _C),
+    Kind.SET_SORT_ORDER: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _C, _X, _C, _C),
+    Kind.FILL: (_C, _C, _C, _R, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C, _R, _X),
+    Kind.ERASE: (_R, _R, _R, _R, _R, _R, _R, _R, _C, _C, _R, _R, _R, _C, _R, _R),
 }
 _COLUMN = {kind: index for index, kind in enumerate(Kind)}
 

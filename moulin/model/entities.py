@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from moulin.model.layout.partition_spec import PartitionSpec
@@ -155,7 +155,8 @@ class TableState:
 
     `version` is the lake's version the state was read at; `head_version` the last one, up to it, that changed this
     table. `inline` counts the inline segments that are live now, whatever the version. A clone has a `base_id`: some of
-    its segments lie in the folder of that table.
+    its segments lie in the folder of that table. `newest_version` is the last one of all that changed it, where that is
+    known: rows may have been erased from older versions since.
     """
 
     id: UUID
@@ -180,6 +181,7 @@ class TableState:
     properties: Mapping[str, str]
     inline: int = 0
     base_id: UUID | None = None
+    newest_version: int = field(default=0, compare=False)
 
     @property
     def full_name(self) -> str:

@@ -34,6 +34,7 @@ class Kind(StrEnum):
     DROP_INDEX = "drop-index"
     SET_SORT_ORDER = "set-sort-order"
     FILL = "fill"
+    ERASE = "erase"
 
 
 @dataclass(frozen=True, slots=True)

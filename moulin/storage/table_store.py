@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 class Lost(Corrupt):
-    """A file that never changes, and that whoever reads it knows from the catalog, is gone."""
+    """A file that never changes, and that whoever reads it knows from the catalog, is gone: `path`."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
 
 
 class TableStore(Store):
@@ -35,7 +39,8 @@ class TableStore(Store):
         """The error for a file that a version names and that is not there."""
         return Lost(
             f"{path} is gone: it was lost, or clean-up passed the version while it was read. Run `moulin check`, and "
-            "restore the file from a copy."
+            "restore the file from a copy.",
+            path,
         )
 
     @contextmanager

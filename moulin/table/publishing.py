@@ -119,7 +119,7 @@ class _Publish:
                 continue
             main = self._source(table)
             if (keyed := keyed_table(self._context, main.id)) is not None:
-                # Where main changed the table, rows may be written again; else it gets the branch's regions as they are.
+                # Where main changed the table, rows may be written again; else it takes the regions as they are.
                 also = main.head_version > self._branch.version and not dry_run
                 values = [region.value for region in catalog.regions(table.own_id)] if also else []
                 uses[table.own_id] = self._keep(keyed, values)

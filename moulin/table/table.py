@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from moulin.table.compact.compaction import Compaction
     from moulin.table.edit.commit import Compute
     from moulin.table.edit.merge_builder import MergeBuilder
+    from moulin.table.erase.erase import Erasure
     from moulin.table.stats import TableStats
 
 
@@ -230,6 +231,20 @@ class Table(TableVersions, TableSettings):
             return Outcome(self._context.committer.commit([change]).version, rows_deleted=rows)
 
         return retry(self._context.config.commit_attempts, run)
+
+    def erase(self, where: Where, *, report_key: str | bytes | None = None) -> Erasure:
+        """Erase the rows that match from every version, tag, branch and clone, and from storage: they cannot come back.
+
+        A row counts with the columns that it had in any kept version, whether or not it was deleted since. The result
+        has a report that names every file that was written again or deleted, and what is out of reach. It is signed
+        with `report_key` (or the environment's MOULIN_ERASE_KEY), and has a plain digest without one. Killed at any
+        point, the same call again completes it. Only where the catalog is: not through a server.
+        """
+        from moulin.table.erase.erase import erase
+        from moulin.table.erase.report import key_of
+
+        self._writable()
+        return erase(self._context, self.id, where, key_of(report_key))
 
     def update(self, set: Mapping[str, object], where: Where = None) -> Outcome:
         """Give columns new values in the rows that match, or in all rows, in one version.

@@ -161,11 +161,13 @@ def is_tried_on_every_backend(now: Kind, before: Kind) -> bool:
 
     An operation meets each kind of verdict that it can get, and each operation comes first and last a few times.
     """
-    same = [other for other in Kind if verdict(now, other) is verdict(now, before)]
+    same = [other for other in KINDS if verdict(now, other) is verdict(now, before)]
     return before is same[_PLACES[now] % len(same)] or (_PLACES[now] + _PLACES[before]) % 7 == 0
 
 
-PAIRS = [pytest.param(now, before, id=f"{now}-after-{before}") for now, before in product(Kind, Kind)]
+# An erase is not handed in like other operations: tests/table/erase has what becomes of those that it meets.
+KINDS = [kind for kind in Kind if kind is not Kind.ERASE]
+PAIRS = [pytest.param(now, before, id=f"{now}-after-{before}") for now, before in product(KINDS, KINDS)]
 
 
 @pytest.mark.parametrize(("now", "before"), PAIRS)

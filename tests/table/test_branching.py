@@ -33,8 +33,8 @@ def test_a_branch_is_a_lake_of_its_own(lake: Lake) -> None:
     lake.create_table("shop.orders", ORDERS).append(orders(0, 10))
     keyed = lake.create_table("shop.users", ORDERS, primary_key=["id"])
     keyed.put({"id": 1, "amount": 1.0})
-    lake.flush()
     branch = lake.branch("exp", expires="7d")
+    assert branch.table("shop.users").get(1) == {"id": 1, "amount": 1.0}
     branch.table("shop.orders").append(orders(10, 12))
     branch.table("shop.orders").delete_where("id = 3")
     branch.table("shop.users").put({"id": 1, "amount": 99.0})
@@ -69,7 +69,6 @@ def test_lines_of_puts_and_deletes_are_those_of_dictionaries(lake: Lake) -> None
         key = chance.randrange(12)
         match chance.randrange(8):
             case 0 if len(lines) < 4:
-                lake.flush()
                 fresh = f"b{len(lines)}"
                 lines[fresh] = (lake.branch(fresh).table("shop.kv"), dict(lines["main"][1]))
             case 1 | 2:

@@ -50,6 +50,8 @@ def apply_data(change: TableChange, operation: DataOperation) -> None:
         )
     if isinstance(operation, Upsert) and keyed and not change.commit.regions:  # else only a compaction can add any
         _require_no_new_segments(change)
+    if isinstance(operation, Compact):
+        change.require_nothing_erased()
     arrivals.check_numbers(change, operation)
     spans = _expected_spans(change, expected)
     remove(change, [spans[e.segment] for e in operation.removed])
@@ -105,7 +107,7 @@ def versions_that_touched(change: TableChange, segment: int) -> set[int]:
     m = s.span_masks
     masked = sa.select(m.c.added_version).where(m.c.segment == segment, m.c.table_id == change.table_id)
     spans = [*change.connection.execute(query), *change.connection.execute(masked)]
-    return {version for span in spans for version in span if version < s.OPEN}
+    return {version for span in spans for version in span if version < s.OPEN} | change.erased_since()
 
 
 def close_spans(change: TableChange, spans: Sequence[Any]) -> None:

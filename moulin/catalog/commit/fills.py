@@ -36,6 +36,7 @@ from moulin.model.tags import FILLING_PREFIX
 
 def apply_fill(change: TableChange, operation: Fill) -> None:
     """Attach column files to segments. Deletion vectors stay as they are; a segment that is gone is left to a retry."""
+    change.require_nothing_erased()
     files = {file.segment: file for file in operation.files}
     if len(files) != len(operation.files):
         raise InvalidInput("A fill brings one file for a segment.")

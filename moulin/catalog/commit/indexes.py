@@ -57,9 +57,11 @@ def apply_index(change: TableChange, operation: IndexOperation) -> None:
     change.summary["index"] = operation.name
     match operation:
         case CreateIndex():
+            change.require_nothing_erased()
             _create(change, operation)
             _add_files(change, operation.id, operation.files)
         case UpdateIndex():
+            change.require_nothing_erased()
             _require(change, operation)
             _add_files(change, operation.id, operation.files)
         case DropIndex():

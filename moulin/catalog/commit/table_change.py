@@ -85,6 +85,15 @@ class TableChange:
             winner=winner.version if winner else None,
         )
 
+    def erased_since(self) -> set[int]:
+        """The versions after the operation's read version that erased rows of the table."""
+        return {row.version for row in self.since() if row.kind == Kind.ERASE}
+
+    def require_nothing_erased(self) -> None:
+        """Refuse what was made of rows that may have been erased since: its files hold them."""
+        if erased := self.erased_since():
+            raise self.stale("the rows that it read", "there", "erased in part", erased)
+
     def add(self, **sums: int) -> None:
         """Add to sums kept in the table's row."""
         for name, amount in sums.items():

@@ -138,6 +138,8 @@ def apply(pool: Pool, connection: sa.Connection, news: News) -> None:
     stamps: dict[int, tuple[int, str]] = {}
     for version, manifests in news.versions.items():
         for manifest in manifests:
+            if manifest.erasures:  # older versions change, too
+                raise Rebuild
             stamps[version] = (manifest.timestamp_ns, manifest.kind)
             _apply_lake(connection, manifest, forgotten)
             if manifest.table_uuid:

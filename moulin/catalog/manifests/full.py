@@ -9,6 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.commit import indexes, regions
+from moulin.catalog.manifests.scrub import unfinished
 from moulin.catalog.objects import tables
 from moulin.catalog.objects.births import add_births, own_births
 from moulin.catalog.objects.history import own_sequences
@@ -159,6 +160,9 @@ def lake_manifest(connection: sa.Connection, lake_uuid: UUID) -> pb.Manifest:
                 digest=row.digest or b"",
             )
         )
+    if left := unfinished(connection):
+        manifest.erasures.extend(left)
+        codec.require_feature(manifest, codec.FEATURE_ERASURES)
     manifest.state.CopyFrom(
         pb.LakeState(
             created_at=lake.created_at,

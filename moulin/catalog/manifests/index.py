@@ -13,6 +13,7 @@ from uuid import UUID
 from moulin.errors import Corrupt, Unsupported
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
+from moulin.formats.erasure import Scrubber, scrub_all
 from moulin.storage import paths
 from moulin.storage.store import ObjectInfo, Store
 
@@ -51,6 +52,8 @@ class ManifestIndex:
         self.lake = _versions()
         self.tables: dict[UUID, Versions] = defaultdict(_versions)
         self.highest_segment = 0
+        # Erasures whose manifests may not be written again yet: they are read as if they were.
+        self.scrubbers: list[Scrubber] = []
         if after is None:
             self._add_everything()
 
@@ -171,4 +174,5 @@ class ManifestIndex:
             raise Corrupt(f"Manifest {path} holds what belongs into {named}: it was moved. Put it back.")
         if manifest.lake_uuid != self.lake_uuid.bytes:
             raise Corrupt(f"Manifest {path} belongs to another lake: remove it.")
+        scrub_all(manifest, self.scrubbers)
         return manifest

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
 from moulin.formats import messages as pb
+from moulin.storage import paths
 
 
 class LakeReplay:
@@ -30,6 +31,7 @@ class LakeReplay:
         self.set_asides: dict[tuple[int, int], pb.SetAside] = {}
         self.requests: dict[str, pb.Request] = {}
         self.versions: dict[int, tuple[int, str]] = {}
+        self.erasures: dict[bytes, pb.Erasure] = {}
 
     def begin(self, manifest: pb.Manifest) -> None:
         self.state = manifest.state
@@ -47,6 +49,7 @@ class LakeReplay:
         self.streams.update({row.id: row for row in manifest.streams})
         self.set_asides.update({(row.version, row.ordinal): row for row in manifest.set_asides})
         self.requests.update({row.id: row for row in manifest.requests})
+        self.erasures.update({row.id: row for row in manifest.erasures})
         for purged in manifest.purged:
             for rows in (self.databases, self.entries, self.views, self.branches, self.tokens, self.streams):
                 rows.pop(purged, None)
@@ -86,6 +89,10 @@ class LakeReplay:
         _insert(connection, s.branch_tables, [branch_table_row(row) for row in listed])
         _insert(connection, s.requests, [request_row(row) for row in self.requests.values()])
 
+    def insert_erasures(self, connection: sa.Connection) -> None:
+        """Erasures as if they had just committed: whoever comes next finishes them once more."""
+        _insert(connection, s.erasures, [erasure_row(row) for row in self.erasures.values()])
+
     def insert_ingest(self, connection: sa.Connection) -> None:
         """Tokens, streams and how far they are. Only the last checkpoint of each was in a manifest."""
         _insert(connection, s.ingest_tokens, [token_row(row) for row in self.tokens.values()])
@@ -109,6 +116,36 @@ def database_row(row: pb.Database) -> dict[str, Any]:
         **_tombstone(row),
         "branch_id": _id(row.branch_id),
         "origin_id": _id(row.origin_id),
+    }
+
+
+def erasure_row(row: pb.Erasure) -> dict[str, Any]:
+    """A committed erasure, with a report of what manifests tell of it."""
+    before = {}
+    for path in row.deleted:
+        if (found := paths.parse_segment_path(path)) is not None:
+            before[found[1]] = path
+    rewritten = [
+        {"segment": ref.number, "before": before.get(ref.number), "after": ref.path, "sha256": ref.sha256.hex()}
+        for ref in row.segments
+    ]
+    report = {
+        "erasure": str(UUID(bytes=row.id)),
+        "version": row.version,
+        "condition": "",
+        "table_id": "",
+        "rows": 0,
+        "rewritten": rewritten,
+        "removed": [{"segment": number, "before": before.get(number)} for number in row.removed],
+    }
+    return {
+        "id": UUID(bytes=row.id),
+        "table_id": UUID(bytes=row.tables[0]),
+        "outline": "",
+        "started_at": 0,
+        "version": row.version,
+        "data": row.SerializeToString(deterministic=True),
+        "report": report,
     }
 
 

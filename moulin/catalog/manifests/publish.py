@@ -22,10 +22,12 @@ import sqlalchemy as sa
 
 from moulin.catalog.identity import beyond
 from moulin.catalog.manifests import full as full_manifests
+from moulin.catalog.manifests.scrub import erasures_after, scrub_object
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import MOST_DELTAS, SEQUENCES_PER_DELTA
 from moulin.catalog.sql.pool import Pool
 from moulin.errors import AlreadyExists, Fenced, MoulinError
+from moulin.formats.erasure import Scrubber
 from moulin.storage import paths
 from moulin.storage.store import Store
 
@@ -134,7 +136,16 @@ class Publisher:
         version, path, data = full_manifests.build(self._pool, self._lake_uuid, table_id)
         self.publish()
         self._put(path, data, same_bytes=False)
+        self._scrub_if_erased(path, version)
         full_manifests.mark_written(self._pool, table_id, version)
+
+    def _scrub_if_erased(self, path: str, version: int) -> None:
+        """A manifest that was built before an erase, and put after the erase had passed its folder, holds the rows."""
+        with self._pool.read() as connection:
+            erasures = erasures_after(connection, version)
+        for erasure in erasures:
+            for _ in scrub_object(self._pool, self._store, path, Scrubber(erasure)):
+                pass
 
     def write_every_full(self) -> None:
         """A full manifest of each table and of the lake, as they are now.
@@ -173,10 +184,16 @@ class Publisher:
         try:
             self._store.put_if_absent(path, data)
         except AlreadyExists:
-            if same_bytes and self._store.get(path) != data:
+            if same_bytes and self._store.get(path) != data and self._still_waits(path, data):
                 raise Fenced(
                     f"{path} was written by another catalog; the lake was recovered elsewhere. Stop and reconnect."
                 ) from None
+
+    def _still_waits(self, path: str, data: bytes) -> bool:
+        """Whether the outbox has these bytes. An erase changes those of older versions, here and in storage."""
+        with self._pool.read() as connection:
+            found = connection.execute(sa.select(s.outbox.c.data).where(s.outbox.c.path == path)).scalar()
+        return bool(found == data)
 
     def _look_for_successor(self, version: int) -> None:
         """A recovery of this lake starts with a full manifest of a version that can be told from ours."""

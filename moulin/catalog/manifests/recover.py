@@ -31,6 +31,7 @@ from moulin.config import Config
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, NotFound
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
+from moulin.formats.erasure import Scrubber
 from moulin.model.entities import Region, TableState
 from moulin.storage import paths
 from moulin.storage.store import Store
@@ -188,6 +189,8 @@ def fill(
 ) -> tuple[Highest, int]:
     """Replay a line into an empty catalog. Returns the highest numbers, and how many segments there are."""
     highest = Highest(segment=index.highest_segment)
+    erasures = sorted(line.lake.erasures.values(), key=lambda erasure: erasure.version)
+    index.scrubbers = [Scrubber(erasure) for erasure in erasures]
     line.lake.insert_databases(connection)
     segments = 0
     for done, (table_id, entry) in enumerate(line.lake.tables()):
@@ -206,6 +209,7 @@ def fill(
     progress(len(line.lake.entries), len(line.lake.entries))
     line.lake.insert_views(connection)
     line.lake.insert_ingest(connection)
+    line.lake.insert_erasures(connection)
     insert_versions(pool, connection, line.lake.versions)
     t = s.tables
     if connection.execute(sa.select(t.c.id).where(t.c.oldest_version > t.c.created_version).limit(1)).first():

@@ -18,6 +18,7 @@ from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.drivers import upsert
 from moulin.catalog.sql.pool import Pool, chunks
+from moulin.model.operations import Kind
 
 ENGINE_PREFIX = "iceberg."  # of keys in a commit's summary: what an engine wrote into that of its snapshot
 FIRST = 0  # the parent of the first projection of a line
@@ -88,18 +89,21 @@ def record(
     parent: int | None,
     added: Mapping[str, int],
     removed: Iterable[str] | None,
+    erased: int,
 ) -> bool:
     """Keep a projection: the files `added` for it (with their sizes), and those of its parent that it does without.
 
-    `removed` is None when it shares no file with its parent.
+    `removed` is None when it shares no file with its parent. `erased` is what `last_erased` was before it was made.
 
-    False when somebody else was first, to project the version or to continue the parent. A projection beside the line
-    (`parent` is None) lives as long as its version is kept.
+    False when somebody else was first, to project the version or to continue the parent, and when rows were erased
+    since. A projection beside the line (`parent` is None) lives as long as its version is kept.
     """
     f = s.projection_files
     until = s.OPEN if parent is not None else made.version + 1
     with pool.unordered() as connection:
         tables.find_by_id(connection, table_id)
+        if _last_erased(connection, table_id) != erased:
+            return False
         row = {
             "table_id": table_id,
             "format_version": format_version,
@@ -130,6 +134,18 @@ def record(
             closed = sa.and_(mine, f.c.path.in_(chunk))
             connection.execute(f.update().where(closed).values(removed_version=made.version))
     return True
+
+
+def last_erased(pool: Pool, table_id: UUID) -> int:
+    """The last version that erased rows of a table, 0 if none did: what was made of its facts before holds values."""
+    with pool.read() as connection:
+        return _last_erased(connection, table_id)
+
+
+def _last_erased(connection: sa.Connection, table_id: UUID) -> int:
+    c = s.table_commits
+    query = sa.select(sa.func.max(c.c.version)).where(c.c.table_id == table_id, c.c.kind == Kind.ERASE.value)
+    return int(connection.execute(query).scalar() or 0)
 
 
 def files(pool: Pool, table_id: UUID, format_version: int, version: int) -> set[str]:

@@ -252,6 +252,7 @@ def load(connection: sa.Connection, row: Any, version: int | None = None, *, cur
         properties={key: str(value) for key, value in properties.items()},
         inline=row.inline,
         base_id=row.base_id,
+        newest_version=row.head_version,
     )
 
 

@@ -413,3 +413,35 @@ def _to_live(
     )
     vector = VectorFacts(vector_id, number, vector_path, offset, length, cardinality) if vector_id else None
     return LiveSegment(facts, first_row_id, sequence, joined_version, vector, columns_id)
+
+
+class Shared(NamedTuple):
+    """A segment whatever shows it: the table in whose folder it lies, and the vectors of all its spans, by id.
+
+    Id 0 stands for spans without one. Each vector comes with the table that it was made for.
+    """
+
+    segment: LiveSegment
+    owner: UUID
+    vectors: dict[int, tuple[VectorFacts | None, UUID]]
+
+
+def with_any_vector(connection: sa.Connection, numbers: Sequence[int]) -> list[Shared]:
+    """Segments by number, in whichever table and version, with every deletion vector that a span of theirs has."""
+    p, g, d = s.segment_spans, s.segments, s.deletion_vectors
+    found: dict[int, Shared] = {}
+    for chunk in chunks(numbers):
+        owners = {
+            row.number: row.table_id
+            for row in connection.execute(sa.select(g.c.number, g.c.table_id).where(g.c.number.in_(chunk)))
+        }
+        made = sa.select(d.c.id, d.c.table_id).where(d.c.segment.in_(chunk))
+        makers = {row.id: row.table_id for row in connection.execute(made)}
+        rows = connection.execute(_query().where(p.c.segment.in_(chunk))).all()
+        files = _files(connection, rows)
+        for row in rows:
+            live = _to_live(row, files, True)
+            number, vector = live.facts.number, live.vector
+            one = found.setdefault(number, Shared(live, owners[number], {}))
+            one.vectors[vector.id if vector else 0] = (vector, makers[vector.id] if vector else owners[number])
+    return list(found.values())

@@ -9,6 +9,7 @@ version V was read, nothing with a version <= V appears later. No I/O but SQL ha
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -269,6 +270,28 @@ class Pool:
     def in_use(self) -> InUse:
         """What living processes use, where the catalog is a file and they are all on this machine."""
         return InUse() if self.living is None else survey(Path(self._file or ""))
+
+    def rewrite(self, busy_ms: int) -> bool:
+        """Write the file of a SQLite catalog again, without what was deleted from it, and empty its log.
+
+        False when others hold it up: they read, or write, for longer than `busy_ms`.
+        """
+        with self._turn(), translated(), self._connect() as connection:
+            raw = connection.connection.driver_connection
+            assert raw is not None
+            cursor = raw.cursor()
+            try:
+                cursor.execute(f"PRAGMA busy_timeout={busy_ms}")
+                cursor.execute("PRAGMA temp_store=DEFAULT")  # a copy of the whole catalog need not fit into memory
+                cursor.execute("VACUUM")
+                blocked, *_ = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                return not blocked
+            except sqlite3.OperationalError:
+                return False
+            finally:
+                cursor.execute("PRAGMA temp_store=MEMORY")
+                cursor.execute(f"PRAGMA busy_timeout={int(self.config.lock_seconds * 1000)}")
+                cursor.close()
 
     def revision(self) -> str | None:
         """The schema revision found, None for an empty database."""

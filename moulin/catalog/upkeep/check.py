@@ -169,6 +169,16 @@ def references_are_live(connection: sa.Connection) -> Iterator[Finding]:
             yield Finding("what is live is in a live database", f"{kind} {name}", "its database was dropped")
 
 
+def erasures_committed(connection: sa.Connection) -> Iterator[Finding]:
+    e = s.erasures
+    for row in connection.execute(sa.select(e).where(e.c.version.is_(None))):
+        yield Finding(
+            "an erase that began has committed",
+            f"table {row.table_id}",
+            f"one with the condition {row.outline!r} has not: it runs, or it was killed and is to be run again",
+        )
+
+
 INVARIANTS: tuple[Callable[[sa.Connection], Iterator[Finding]], ...] = (
     one_open_span,
     spans_run_forward,
@@ -179,6 +189,7 @@ INVARIANTS: tuple[Callable[[sa.Connection], Iterator[Finding]], ...] = (
     row_ids_are_disjoint,
     covered_segments_are_there,
     references_are_live,
+    erasures_committed,
 )
 
 

@@ -47,6 +47,22 @@ def holds_rows(path: str) -> bool:
     return found is None or found.kind in _ROWS
 
 
+# Files with values of rows in them, besides the rows: keys, index entries, bounds.
+_VALUES = _ROWS | {
+    FileKind.COLUMN_FILE,
+    FileKind.KEY_INDEX,
+    FileKind.INDEX_FILE,
+    FileKind.PROJECTION,
+    FileKind.TEMPORARY,
+}
+
+
+def holds_values(path: str) -> bool:
+    """Whether a file that clean-up deletes one by one may hold values of rows: not vectors and journals."""
+    found = identify(path)
+    return found is not None and found.kind in _VALUES & SWEPT
+
+
 def _shaped(store: Store, path: str, in_use: InUse | None) -> Iterator[str]:
     """The object of this path, or all objects of a table that was purged. No other folder is ever listed."""
     table_id, found = table_of_folder(path), identify(path)

@@ -28,7 +28,7 @@ from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.draft import Draft
 from moulin.catalog.streams import streams
-from moulin.catalog.upkeep import clocks, sweep
+from moulin.catalog.upkeep import clocks, erasures, sweep
 from moulin.catalog.upkeep.collection import Collection
 from moulin.errors import InvalidInput, MoulinError, NotFound
 from moulin.storage import paths
@@ -66,6 +66,7 @@ def collect(
     catalog.release_idle_pins()
     if not dry_run:
         catalog.publisher.publish()  # bytes are deleted only of what recovery knows to be gone
+        _finish_erasures(catalog)
     _drop_expired_branches(catalog, result)
     _purge(catalog, result, floor)
     if not dry_run:
@@ -81,6 +82,14 @@ def collect(
     if orphans:
         sweep.sweep_orphans(catalog, result, grace, floor)
     return result
+
+
+def _finish_erasures(catalog: Catalog) -> None:
+    """What a killed erase left is done now; one that did not commit is to be run again by whoever knows its rows."""
+    erasures.finish_all(catalog)
+    for row in erasures.begun(catalog):
+        if row.version is None:
+            log.warning("An erase of table %s (%s) began and did not commit: run it again", row.table_id, row.outline)
 
 
 def _drop_expired_branches(catalog: Catalog, result: Collection) -> None:

@@ -10,8 +10,11 @@ import sqlalchemy as sa
 
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.manifests.index import ManifestIndex
+from moulin.catalog.manifests.scrub import erasures_after
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
+from moulin.catalog.upkeep import ownership
+from moulin.catalog.upkeep.erasure import holds_values
 from moulin.catalog.upkeep.published import is_whole, published_line
 from moulin.catalog.upkeep.verification import KnownFile, known_files
 from moulin.storage import paths
@@ -22,13 +25,16 @@ from moulin.storage.store import Store
 class Source:
     """Everything of a lake up to `version`: files first, then manifests in the order in which they may appear.
 
-    `read_manifest` gives the bytes of one, checked.
+    `read_manifest` gives the bytes of one, checked. Rows of the tables in `erased` were erased since the version that
+    it begins after, and the files in `gone` deleted; then it holds all of the lake, whichever that is.
     """
 
     version: int
     files: Sequence[KnownFile]
     manifests: Sequence[str]
     read_manifest: Callable[[str], bytes]
+    erased: frozenset[UUID] = frozenset()
+    gone: frozenset[str] = frozenset()
 
 
 def take(catalog: Catalog, after: int = 0) -> Source:
@@ -39,12 +45,16 @@ def take(catalog: Catalog, after: int = 0) -> Source:
     """
     catalog.publisher.publish()
     with catalog.pool.read() as connection:
+        since = erasures_after(connection, after)
+        erased = frozenset(UUID(bytes=one) for erasure in since for one in erasure.tables)
+        gone = frozenset(path for erasure in since for path in erasure.deleted)
+        after = 0 if erased else after
         newest = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
         table_ids = connection.execute(sa.select(s.tables.c.id)).scalars().all()
         files = list(known_files(connection, after))
     version = min(newest, catalog.publisher.published_version())
     index = _index(catalog, table_ids, after, version)
-    return Source(version, files, _manifests(index, table_ids, version), index.read_bytes)
+    return Source(version, files, _manifests(index, table_ids, version), index.read_bytes, erased, gone)
 
 
 def _index(catalog: Catalog, table_ids: Sequence[UUID], after: int, version: int) -> ManifestIndex:
@@ -72,6 +82,20 @@ def _manifests(index: ManifestIndex, table_ids: Sequence[UUID], version: int) ->
             kind = name.rpartition(".")[2]
             found.append((number, kind, kind == "full" and table is None, name))
     return [name for *_, name in sorted(found)]
+
+
+def not_in_use(catalog: Catalog, table_id: UUID, listed: Sequence[str]) -> list[str]:
+    """Those of the objects that a mirror has of a table that may hold values, and that the lake has no more.
+
+    Manifests of versions up to the last erase are compared with those in storage.
+    """
+    names = [info.path for info in catalog.store.list(paths.table_manifests_prefix(table_id))]
+    with catalog.pool.read() as connection:
+        last = max((erasure.version for erasure in erasures_after(connection, 0)), default=0)
+        used = ownership.in_use(connection, listed)
+    manifests = {path: found[1] for path in listed if (found := paths.parse_table_manifest(path)) is not None}
+    gone = [path for path, version in manifests.items() if version < last and path not in names]
+    return gone + [path for path in listed if path not in manifests and path not in used and holds_values(path)]
 
 
 def has_successor(catalog: Catalog, target: Store, version: int) -> bool:

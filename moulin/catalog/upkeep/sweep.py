@@ -102,8 +102,8 @@ def sweep_staged(catalog: Catalog, result: Collection, floor: float) -> None:
         folders = (paths.segment_folder(staged.table_id, staged.first + offset) for offset in range(staged.count))
         infos = [info for folder in folders for info in catalog.store.list(folder)]
         with catalog.pool.read() as connection:
-            named = _named(connection, infos)
-        if _dispose(catalog, result, [info for info in infos if info.path not in named], "never registered", floor):
+            known = named(connection, infos)
+        if _dispose(catalog, result, [info for info in infos if info.path not in known], "never registered", floor):
             done.append(staged)
     if done and not result.dry_run:
         with catalog.pool.unordered() as connection:
@@ -131,8 +131,8 @@ def sweep_orphans(catalog: Catalog, result: Collection, grace: float, floor: flo
     for infos in _blocks(old):
         in_use = catalog.pool.in_use()  # before the catalog is asked: a commit comes before its numbers are given up
         with catalog.pool.read() as connection:
-            named = _named(connection, infos, now)
-        orphans = [info for info in infos if info.path not in named and not in_use.may_be_committed(info.path)]
+            known = named(connection, infos, now)
+        orphans = [info for info in infos if info.path not in known and not in_use.may_be_committed(info.path)]
         _dispose(catalog, result, orphans, "orphan", floor)
 
 
@@ -176,17 +176,17 @@ def _deletes_rows(catalog: Catalog) -> bool:
     return catalog.config.delete_bytes != "off"
 
 
-def _named(connection: sa.Connection, infos: Sequence[ObjectInfo], now: int = 0) -> set[str]:
+def named(connection: sa.Connection, infos: Sequence[ObjectInfo], now: int = 0) -> set[str]:
     """The paths among `infos` that the catalog knows, that wait in the trash, or that are not a lake's to delete.
 
     With `now`, they include files that a writer may still register.
     """
     every = [info.path for info in infos]
-    named = {path for path in every if (found := identify(path)) is None or found.kind not in SWEPT}
-    named.update(ownership.in_trash(connection, every))
-    named.update(ownership.in_use(connection, every))
-    named.update(_staged(connection, every, now))
-    return named
+    known = {path for path in every if (found := identify(path)) is None or found.kind not in SWEPT}
+    known.update(ownership.in_trash(connection, every))
+    known.update(ownership.in_use(connection, every))
+    known.update(_staged(connection, every, now))
+    return known
 
 
 def _staged(connection: sa.Connection, every: Sequence[str], now: int) -> Iterator[str]:

@@ -87,6 +87,11 @@ class OpenedFile:
         return tuple(accumulate(self.group_rows, initial=0))[:-1]
 
     @property
+    def end_size(self) -> int:
+        """Bytes of the footer, with its length and Parquet's mark behind it."""
+        return len(self._footer) + 8
+
+    @property
     def nbytes(self) -> int:
         """About what it takes in memory."""
         return 4096 + 24 * len(self._footer)

@@ -53,11 +53,12 @@ class Stitched(io.RawIOBase):
     """The files as one. They are opened, and the footer is made, when they are first asked for. pyarrow locks it.
 
     Without `page_indexes` the footer does not name those of column files, whose addresses are those of their own file:
-    this package knows what to make of them, other readers do not.
+    this package knows what to make of them, other readers do not. `end_size` is how many bytes follow those of the
+    files, where that is known: whoever knows the footer asks for no more.
     """
 
-    def __init__(self, parts: Sequence[Part], *, page_indexes: bool = True) -> None:
-        self._parts, self._page_indexes = parts, page_indexes
+    def __init__(self, parts: Sequence[Part], *, page_indexes: bool = True, end_size: int | None = None) -> None:
+        self._parts, self._page_indexes, self._end_size = parts, page_indexes, end_size
         self._starts = [*accumulate((part.size for part in parts), initial=0)]
         self._files: dict[int, pa.NativeFile] = {}
         self._end: bytes | None = None
@@ -74,7 +75,7 @@ class Stitched(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         if whence == os.SEEK_END:
-            offset += self._starts[-1] + len(self._footer())
+            offset += self._starts[-1] + (len(self._footer()) if self._end_size is None else self._end_size)
         self._position = offset + (self._position if whence == os.SEEK_CUR else 0)
         return self._position
 
@@ -123,9 +124,9 @@ class Stitched(io.RawIOBase):
         super().close()
 
 
-def open_stitched(parts: Sequence[Part], *, page_indexes: bool = True) -> pa.NativeFile:
+def open_stitched(parts: Sequence[Part], *, page_indexes: bool = True, end_size: int | None = None) -> pa.NativeFile:
     """The files as one file to read."""
-    return pa.PythonFile(Stitched(parts, page_indexes=page_indexes), mode="r")
+    return pa.PythonFile(Stitched(parts, page_indexes=page_indexes, end_size=end_size), mode="r")
 
 
 def stitched_footer(files: Sequence[tuple[bytes, int]], *, page_indexes: bool = True) -> bytes:
@@ -152,7 +153,7 @@ def stitched_footer(files: Sequence[tuple[bytes, int]], *, page_indexes: bool = 
             case 5:
                 out += _entries(base, value, [one.entries for one in others], leaves)
             case 7:
-                out += _appended(base, value, [one.orders for one in others])
+                out += _appended(base, value, walk.at, [one.orders for one in others])
             case _:
                 out += base[value : walk.at]
     return bytes(out) + b"\0"
@@ -216,9 +217,12 @@ def _list(data: bytes, at: int) -> list[bytes]:
     return found
 
 
-def _appended(data: bytes, at: int, more: Sequence[Sequence[bytes]]) -> bytes:
-    """The list at `at`, with more structs at its end."""
-    return thrift.write_list(thrift.STRUCT, [*_list(data, at), *(one for some in more for one in some)])
+def _appended(data: bytes, at: int, end: int, more: Sequence[Sequence[bytes]]) -> bytes:
+    """The list of structs from `at` to `end`, with more at its end."""
+    count, _, first = thrift.elements(data, at)
+    count += sum(map(len, more))
+    head = bytes([count << 4 | thrift.STRUCT]) if count < 15 else b"\xfc" + thrift.write_unsigned(count)
+    return head + data[first:end] + b"".join(one for some in more for one in some)
 
 
 def _leaves(footer: bytes) -> int:
@@ -299,7 +303,7 @@ def _row_group(group: bytes, index: int, others: Sequence[_Columns]) -> bytes:
         walk.skip()
         out += group[header:value]
         if walk.number == _CHUNKS:
-            out += _appended(group, value, [one.chunks[index] for one in others])
+            out += _appended(group, value, walk.at, [one.chunks[index] for one in others])
         elif walk.number in _SIZES:
             more = sum(one.sizes[index].get(walk.number, 0) for one in others)
             out += thrift.write_signed(thrift.signed(group, value)[0] + more)

@@ -92,7 +92,16 @@ def operation(kinds: Iterable[str]) -> str | None:
     return names.pop() if len(names) == 1 else "overwrite" if names else None
 
 
-_DATA_KINDS = {Kind.APPEND, Kind.DELETE, Kind.UPSERT, Kind.COMPACT, Kind.TRIM, Kind.OVERWRITE, Kind.RESTORE}
+_DATA_KINDS = {
+    Kind.APPEND,
+    Kind.DELETE,
+    Kind.UPSERT,
+    Kind.COMPACT,
+    Kind.TRIM,
+    Kind.OVERWRITE,
+    Kind.RESTORE,
+    Kind.ERASE,
+}
 
 
 def table_metadata(

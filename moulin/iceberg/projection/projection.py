@@ -196,6 +196,7 @@ class _Projector:
         """The projection; None when somebody else was first."""
         state = self.state
         with self.context.pins.hold(state.id, state.head_version), self.context.catalog.writing():
+            erased = projections.last_erased(self.pool, state.id)
             base = projections.before(self.pool, state.id, self.format, state.head_version)
             on_line = projections.is_newest(self.pool, state.id, self.format, state.head_version)
             before: Json = {} if base is None else read_metadata(self.context, base.path)
@@ -204,8 +205,10 @@ class _Projector:
             made, removed = self._make(base, before)
             parent = (projections.FIRST if base is None else base.version) if on_line else None
             recorded = projections.record(
-                self.pool, state.id, self.format, made, parent, self.added, removed if on_line else ()
+                self.pool, state.id, self.format, made, parent, self.added, removed if on_line else (), erased
             )
+            if not recorded and projections.last_erased(self.pool, state.id) != erased:
+                self.store.delete(self.added)  # at once: they hold bounds of rows that were erased meanwhile
             return made if recorded else None
 
     def _make(self, base: Projected | None, before: Json) -> tuple[Projected, Iterable[str] | None]:

@@ -6,6 +6,8 @@ value, such as the name of the person whose rows were deleted, must not.
 
 from __future__ import annotations
 
+import re
+
 from moulin.model.predicate.condition import (
     And,
     Compare,
@@ -50,3 +52,12 @@ def outline(condition: Condition) -> str:
 def _inner(condition: Condition) -> str:
     text = outline(condition)
     return f"({text})" if isinstance(condition, And | Or) else text
+
+
+# Text in quotes, and numbers: what a condition compares with. Names in backquotes or double quotes stay.
+_VALUE = re.compile(r"'(?:[^']|'')*'?|(?<![\w`\".])[-+]?\d[\w.+-]*")
+
+
+def without_values(text: str) -> str:
+    """The text of a condition with ? for each value, for texts that were kept as they were written."""
+    return _VALUE.sub("?", text)

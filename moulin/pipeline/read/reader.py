@@ -80,10 +80,10 @@ class TableReader:
         """The rows of the version that `state` describes; perhaps without some for which `asked` is not true."""
         if asked is None or asked.is_true:
             every = partial(self._left, state, Predicate.everything(state.schema))
-            return self._frames.get((state.id, state.head_version), lambda: self._named(state, every()))
+            return self._frames.get(_files_of(state), lambda: self._named(state, every()))
         left = self._left(state, asked)
         numbers = frozenset(segment.facts.number for segment in left)
-        return self._frames.get((state.id, state.head_version, numbers), lambda: self._named(state, left))
+        return self._frames.get((*_files_of(state), numbers), lambda: self._named(state, left))
 
     def located(self, state: TableState, asked: Predicate) -> NamedFrame:
         """The same rows, each followed by the number of its segment and its position in it."""
@@ -219,6 +219,12 @@ class NamedFrame:
                 weakref.finalize(self, _drop_view, self.frame.sparkSession, view).atexit = False
                 self._view = view
             return self._view
+
+
+def _files_of(state: TableState) -> tuple[Hashable, ...]:
+    """Names the files that a version has. Those of an older one change when rows are erased from it."""
+    newer = state.newest_version if state.newest_version > state.head_version else 0
+    return state.id, state.head_version, newer
 
 
 def _drop_view(spark: SparkSession, name: str) -> None:

@@ -13,6 +13,7 @@ from moulin.model.entities import TableState
 from moulin.model.names import did_you_mean
 from moulin.pipeline.write.source_write import WRITE_OPTIONS
 from moulin.storage import paths
+from moulin.storage.address import split_branch
 from moulin.storage.store import open_store
 from moulin.table.versions import to_nanos
 
@@ -82,7 +83,7 @@ class SourceTable:
     def open(self) -> Iterator[Lake]:
         """The lake, which must exist: a mistyped address must not make a new one."""
         if "://" not in self.lake or self.lake.startswith("file:"):
-            folder = open_store(self.lake, create=False)
+            folder = open_store(split_branch(self.lake)[0], create=False)
             if not folder.exists(paths.catalog_file()):
                 raise NotFound(f"There is no lake at {self.lake}: make one with moulin.connect or `moulin init`.")
         options = self.storage_options or None

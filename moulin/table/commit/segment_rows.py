@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -16,16 +18,28 @@ from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
 
 
-def open_rows(store: Store, facts: SegmentFacts, *, page_indexes: bool = True) -> pa.NativeFile:
+def with_files_of(facts: SegmentFacts, schema: Schema, names: Iterable[str]) -> SegmentFacts:
+    """The facts of a segment with those of its column files alone that have one of the columns `names`."""
+    if not facts.files:
+        return facts
+    wanted = set(names)
+    ids = {field.field_id for field in schema.fields if field.name in wanted}
+    return replace(facts, files=tuple(file for file in facts.files if not ids.isdisjoint(file.fields)))
+
+
+def open_rows(
+    store: Store, facts: SegmentFacts, *, page_indexes: bool = True, end_size: int | None = None
+) -> pa.NativeFile:
     """The rows of a segment, to be read: all columns that the version of these facts sees.
 
-    Other readers of Parquet than ours are to get them without the `page_indexes` of column files.
+    Other readers of Parquet than ours are to get them without the `page_indexes` of column files. `end_size` is that of
+    the footer, where it is known.
     """
     if not facts.files:
         return open_segment(store, facts)
     parts = [Part(facts.path, facts.size, partial(open_segment, store, facts))]
     parts += [Part(file.path, file.size, partial(store.reader, file.path, file.size)) for file in facts.files]
-    return open_stitched(parts, page_indexes=page_indexes)
+    return open_stitched(parts, page_indexes=page_indexes, end_size=end_size)
 
 
 def written_schema(state: TableState, facts: SegmentFacts) -> Schema:
@@ -46,4 +60,4 @@ def _first_of(state: TableState, number: int) -> NestedField:
     return next(schema for schema in numbered if number in schema.field_ids).find_field(number)
 
 
-__all__ = ["open_rows", "written_schema"]
+__all__ = ["open_rows", "with_files_of", "written_schema"]

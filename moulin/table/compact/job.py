@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from moulin.catalog.commit.table_commit import CommitResult, Stale
-from moulin.errors import NotFound
+from moulin.errors import MoulinError, NotFound
 from moulin.model.entities import TableState
-from moulin.model.operations import Claim
+from moulin.model.operations import Claim, UpdateIndex
+from moulin.storage import paths
 from moulin.table.commit.change import CompactionChange
 from moulin.table.compact.kernel import compact_slice
 from moulin.table.compact.picker import Group, cut
@@ -63,11 +65,27 @@ def compact_group(
 def commit_compaction(context: Context, change: CompactionChange) -> CommitResult:
     """Commit a compaction; deletes that landed while it ran are carried over to its outputs.
 
-    An index that was dropped meanwhile does not stop it: then the compaction is committed by itself.
+    An index that was dropped meanwhile does not stop it: then the compaction is committed by itself. Files of one that
+    lost against another change are deleted: they may hold rows that were erased.
     """
     try:
-        return context.committer.commit([change, *change.indexes])
-    except (Stale, NotFound):
-        if not change.indexes:
-            raise
-    return context.committer.commit([change])
+        try:
+            return context.committer.commit([change, *change.indexes])
+        except (Stale, NotFound):
+            if not change.indexes:
+                raise
+        return context.committer.commit([change])
+    except Stale:
+        _take_back(context, change)
+        raise
+
+
+def _take_back(context: Context, change: CompactionChange) -> None:
+    """Delete what a compaction wrote that will never be committed; what is left, clean-up finds."""
+    files = [facts.path for facts in change.added]
+    files += [paths.key_index_path(facts.path) for facts in change.added if facts.index_size]
+    for index in change.indexes:
+        if isinstance(index.operation, UpdateIndex):
+            files += [file.path for file in index.operation.files]
+    with suppress(MoulinError):
+        context.store.delete(files)

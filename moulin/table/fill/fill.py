@@ -39,8 +39,8 @@ from moulin.table.fill.kernel import FillSlice, fill_segments
 from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.write.writes import Outcome, balanced
 
-_GROUP_BYTES = 256 << 20
-_GROUP_SEGMENTS = 64
+_GROUP_BYTES = 2 << 30  # of segments, of which a fill reads some columns
+_GROUP_SEGMENTS = 16
 _LEASE_SECONDS = 10.0  # whoever goes on after a kill waits no longer than this
 _PATIENCE_SECONDS = 1.0
 
@@ -115,13 +115,9 @@ class Filler:
     def _write(
         self, state: TableState, group: Sequence[LiveSegment], waiting: Sequence[Filling], claim: Claim | None
     ) -> None:
-        """Write and commit the column files of a group. Segments that went meanwhile are left out."""
-        now = self.context.catalog.segments_by_number(
-            state.id, [s.facts.number for s in group], self.context.catalog.version()
-        )
-        lacking = [s for s in now.values() if any(s.facts.file_of(one.number) is None for one in waiting)]
+        """Write and commit the column files of a group. What cannot be committed is left to the next round."""
         fields = tuple(one.field(name) for one, name in zip(waiting, self.names, strict=True))
-        files = self._files(state, lacking, state.schemas[waiting[0].schema_id], fields)
+        files = self._files(state, group, state.schemas[waiting[0].schema_id], fields)
         try:
             self._commit(state, files, claim)
         except (Fenced, NotFound):
@@ -143,7 +139,9 @@ class Filler:
     def _files(
         self, state: TableState, segments: Sequence[LiveSegment], schema: Schema, fields: tuple[NestedField, ...]
     ) -> list[ColumnFile]:
-        settings, size = FileSettings.of(state.properties), sum(segment.facts.size for segment in segments)
+        settings = FileSettings.of(state.properties)
+        share = len(self.compute.reads) / max(len(schema.fields), 1)
+        size = int(share * sum(segment.facts.size for segment in segments))
         slices = [
             FillSlice(self.context.store, state.id, schema, fields, self.compute, settings, tuple(part))
             for part in balanced(segments, 2 * (os.cpu_count() or 1))

@@ -11,7 +11,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from moulin.formats.segment.reader import POSITION, SegmentReader
+from moulin.formats.segment.reader import POSITION
 from moulin.formats.segment.stitched import stored_name
 from moulin.formats.segment.writer import SegmentWriter, nan_fields
 from moulin.model.columns.arrays import Integers
@@ -22,9 +22,9 @@ from moulin.model.schema.arrow import ROW_ID, arrow_schema
 from moulin.model.schema.values import NestedField, Schema
 from moulin.storage import paths
 from moulin.storage.store import Store
-from moulin.table.commit.segment_rows import open_rows
 from moulin.table.commit.vectors import read_vector
 from moulin.table.fill.compute import Compute
+from moulin.table.read.footers import open_reader
 
 _HELD_BYTES = 64 << 20  # of values that are looked through for NaN before the first is written
 
@@ -89,7 +89,7 @@ def _groups(work: FillSlice, segment: LiveSegment) -> Iterator[pa.Table]:
     deleted = read_vector(work.store, segment.vector, facts.rows) if segment.vector else None
     columns = [name for name in work.compute.reads if name != ROW_ID]
     wanted = arrow_schema(stored_schema(work.fields))
-    with SegmentReader(open_rows(work.store, facts), work.schema, columns=columns, name=facts.path) as reader:
+    with open_reader(work.store, facts, work.schema, columns=columns, also=()) as reader:
         for group, (start, rows) in enumerate(zip(reader.group_starts, reader.group_rows, strict=True)):
             live = reader.table(
                 row_groups=[group],

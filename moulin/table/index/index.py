@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-from moulin.errors import InvalidInput, NotFound
+from moulin.errors import Conflict, InvalidInput, MoulinError, NotFound
 from moulin.model.entities import Index, TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
@@ -70,7 +71,7 @@ def create_index(context: Context, state: TableState, column: str, kind: str, na
     with context.catalog.writing():
         files = _build(context, state, Index(new_id(), name, kind, field.field_id, 0), segments)
         operation = CreateIndex(new_id(), name, kind, field.field_id, tuple(files))
-        return context.committer.commit([SettingChange(state.id, state.version, operation)]).version
+        return _commit(context, [SettingChange(state.id, state.version, operation)], files)
 
 
 def drop_index(context: Context, state: TableState, name: str) -> int:
@@ -83,7 +84,7 @@ def drop_index(context: Context, state: TableState, name: str) -> int:
 def update_indexes(context: Context, state: TableState) -> int:
     """Cover all segments of `state` that no file covers; returns the newest version of the table."""
     segments = context.catalog.segments(state.id, state.version, with_columns=False)
-    changes = []
+    changes, written = [], list[IndexFile]()
     with context.catalog.writing():
         for index in context.catalog.indexes(state.id):
             if index.kind not in KINDS:
@@ -93,7 +94,18 @@ def update_indexes(context: Context, state: TableState) -> int:
             if files := _build(context, state, index, missing):
                 operation = UpdateIndex(index.id, index.name, tuple(files))
                 changes.append(SettingChange(state.id, state.version, operation))
-        return context.committer.commit(changes).version if changes else state.head_version
+                written += files
+        return _commit(context, changes, written) if changes else state.head_version
+
+
+def _commit(context: Context, changes: Sequence[SettingChange], files: Sequence[IndexFile]) -> int:
+    """Commit files of indexes; those that lost against another change are deleted, for rows may have been erased."""
+    try:
+        return context.committer.commit(changes).version
+    except Conflict:
+        with suppress(MoulinError):
+            context.store.delete(file.path for file in files)
+        raise
 
 
 def carry_indexes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from moulin.errors import Closed, Conflict, Corrupt, Fenced, MoulinError, NotFound, Unavailable
 from moulin.table.keyed.region import RegionWriter
@@ -29,13 +30,19 @@ class Background:
         self._writers, self._flush, self._compact = writers, flush, compact
         self._work = threading.Event()
         self._compaction_due = threading.Event()
+        self._failures: dict[RegionWriter, int] = {}  # in a row
         self._flusher: threading.Thread | None = None
         self._compactor: threading.Thread | None = None
 
-    def start(self, tick: float, *, compacts: bool) -> None:
-        """Start the threads that do not run yet. Regions are looked at every `tick` seconds, and when woken."""
+    def start(self, tick: float, *, compacts: bool, threads: int = 1) -> None:
+        """Start the threads that do not run yet. Regions are looked at every `tick` seconds, and when woken.
+
+        At most `threads` of them are flushed at once.
+        """
         if self._flusher is None:
-            self._flusher = threading.Thread(target=self._flush_loop, args=(tick,), name="moulin-flush", daemon=True)
+            self._flusher = threading.Thread(
+                target=self._flush_loop, args=(tick, threads), name="moulin-flush", daemon=True
+            )
             self._flusher.start()
         if self._compactor is None and compacts:
             self._compactor = threading.Thread(target=self._compact_loop, name="moulin-compact", daemon=True)
@@ -59,24 +66,41 @@ class Background:
                 thread.join()
         self._flusher = self._compactor = None
 
-    def _flush_loop(self, tick: float) -> None:
-        failures = 0
+    def each(self, flush: Callable[[RegionWriter], None], writers: Sequence[RegionWriter], threads: int) -> None:
+        """Flush writers, at most `threads` at once; raises the first error when all are done."""
+        if min(threads, len(writers)) < 2:
+            for writer in writers:
+                flush(writer)
+            return
+        with ThreadPoolExecutor(min(threads, len(writers)), thread_name_prefix="moulin-flush") as pool:
+            started = []
+            for writer in writers:
+                try:
+                    started.append(pool.submit(flush, writer))
+                except RuntimeError:  # the interpreter is ending, and starts no thread
+                    flush(writer)
+        for one in started:
+            one.result()
+
+    def _flush_loop(self, tick: float, threads: int) -> None:
         while not self.ending:
             self._work.wait(tick)
             self._work.clear()
-            for writer in self._writers():
-                try:
-                    self._flush(writer)
-                    failures = 0
-                except (Fenced, NotFound, Corrupt, Closed) as error:
-                    writer.fail(error)
-                except Exception as error:  # noqa: BLE001 - whatever it is: writers are told, and it is tried again
-                    failures += 1
-                    if failures >= 5:
-                        writer.fail(error if isinstance(error, MoulinError) else _broken(error))
-                    if not self.ending:
-                        time.sleep(min(_RETRY * 2**failures, 5.0))
-                        self._work.set()
+            self.each(self._try_flush, self._writers(), threads)
+
+    def _try_flush(self, writer: RegionWriter) -> None:
+        try:
+            self._flush(writer)
+            self._failures.pop(writer, None)
+        except (Fenced, NotFound, Corrupt, Closed) as error:
+            writer.fail(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is: writers are told, and it is tried again
+            failures = self._failures[writer] = self._failures.get(writer, 0) + 1
+            if failures >= 5:
+                writer.fail(error if isinstance(error, MoulinError) else _broken(error))
+            if not self.ending:
+                time.sleep(min(_RETRY * 2**failures, 5.0))
+                self._work.set()
 
     def _compact_loop(self) -> None:
         while not self.ending:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from contextlib import suppress
 from functools import partial
@@ -15,6 +14,7 @@ from moulin.table.context import Context
 from moulin.table.keyed.background import Background
 from moulin.table.keyed.claim import claim_region
 from moulin.table.keyed.counters import Counters, StallStats, WriterStats
+from moulin.table.keyed.flush_lock import FlushLock
 from moulin.table.keyed.memtable import Memtable, to_schema
 from moulin.table.keyed.reader import KeyedReader
 from moulin.table.keyed.region import RegionWriter
@@ -27,7 +27,7 @@ class RegionHolder(KeyedReader):
 
     def __init__(self, context: Context, table_id: UUID) -> None:
         super().__init__(context, table_id)
-        self._flushing = threading.RLock()  # one flush at a time; taken before `_lock`
+        self._flushing = FlushLock()  # one flush of a region at a time; taken before `_lock`
         self._users = 0
         self._background = Background(lambda: list(self._regions.values()), self._flush_ready, self._compact)
 
@@ -53,7 +53,8 @@ class RegionHolder(KeyedReader):
             if writer.is_crowded:
                 self._background.compact_soon()
             tick = min(1.0, self.config.log_interval) if self.config.log_sync == "interval" else 1.0
-            self._background.start(tick, compacts=self.config.merge_background == "on")
+            compacts = self.config.merge_background == "on"
+            self._background.start(tick, compacts=compacts, threads=self.config.flush_threads)
             if writer.oldest() is not None:
                 self._background.wake()
             return writer
@@ -103,13 +104,12 @@ class RegionHolder(KeyedReader):
         """Commit everything that this process wrote so far; returns the newest version of the table."""
         for writer in list(self._regions.values()):
             writer.rotate()
-        for writer in list(self._regions.values()):
-            self._flush_all(writer)
+        self._background.each(self._flush_all, list(self._regions.values()), self.config.flush_threads)
         return self._seen.state.head_version
 
     def _flush_all(self, writer: RegionWriter) -> None:
         while (memtable := writer.oldest()) is not None:
-            with self._flushing:
+            with self._flushing.of(writer.region.number):
                 if writer.oldest() is memtable:
                     self._flush_one(writer, memtable)
 

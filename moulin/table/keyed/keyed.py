@@ -126,6 +126,18 @@ class KeyedTable(LogSettler):
                 self.refresh()
 
     @contextmanager
+    def emptied_logs(self) -> Iterator[None]:
+        """Hold all regions: everything is flushed, their logs hold nothing that is in segments, and rows are not kept
+        in memory. Fenced when another process has the table open for puts.
+        """
+        with self.held():
+            self._context.own_catalog().publisher.publish()  # should the catalog be lost, manifests have the rows
+            for writer in list(self._regions.values()):
+                writer.shed()
+            yield
+        self._lookup.forget_rows()
+
+    @contextmanager
     def _alone(self, reserved: bool) -> Iterator[None]:
         """No other change that is not a put, of any thread, runs in the block."""
         seconds = self._context.config.lock_seconds

@@ -326,6 +326,11 @@ class RegionWriter:
     def trim(self) -> None:
         self._log.trim(self.covered)
 
+    def shed(self) -> None:
+        """Let go of every entry that is in segments, down to the last. REQUIRES: writes are paused."""
+        self._log.shed()
+        self._log.trim(self.covered)
+
     def sync(self) -> None:
         """Make what was written so far as durable as the log can, without waiting for its flush."""
         self._log.commit(self._log.last)

@@ -10,7 +10,7 @@ each is a new transfer. An inline segment is known by its bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from zlib import crc32
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from moulin.model.facts import SegmentFacts
 from moulin.model.schema.values import Schema
 from moulin.sized_cache import SizedCache
 from moulin.storage.store import Store
-from moulin.table.commit.segment_rows import open_rows
+from moulin.table.commit.segment_rows import open_rows, with_files_of
 from moulin.table.read.inline_cache import INLINE_ROWS
 
 _BYTES = 128 << 20
@@ -35,11 +35,18 @@ def open_reader(
     schema: Schema,
     *,
     columns: Sequence[str] | None = None,
+    also: Collection[str] | None = None,
 ) -> SegmentReader:
-    """A reader of a segment, with what is known of its footer, and of pages of a local file that were checked."""
-    source: pa.NativeFile = open_rows(store, facts)
+    """A reader of a segment, with what is known of its footer, and of pages of a local file that were checked.
+
+    With `also`, the columns that are read besides `columns`, such as those of a filter, only those of its files are
+    opened that have one of them: any other column would read as its default.
+    """
+    if facts.files and columns is not None and also is not None:
+        facts = with_files_of(facts, schema, (*columns, *also))
     known = _key(store, facts)
     opened = None if known is None else _FOOTERS.find(known)
+    source: pa.NativeFile = open_rows(store, facts, end_size=None if opened is None else opened.end_size)
     trust = store.is_local and facts.inline is None and known is not None
     reader = SegmentReader(source, schema, columns=columns, name=facts.path, opened=opened, trust=trust)
     if opened is None and known is not None:

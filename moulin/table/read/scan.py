@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from moulin.catalog.backend import CatalogBackend
-from moulin.errors import InvalidInput, NotFound
+from moulin.errors import Erased, InvalidInput, NotFound
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns.arrays import Integers
 from moulin.model.entities import TableState
@@ -21,6 +21,7 @@ from moulin.model.predicate import Predicate
 from moulin.model.rows.nano_datetime import to_rows
 from moulin.model.schema.arrow import empty_table, show, shown_schema
 from moulin.model.where import Where
+from moulin.storage import paths
 from moulin.storage.store import Store
 from moulin.storage.table_store import Lost
 from moulin.table.commit.vectors import VectorCache
@@ -201,8 +202,9 @@ class Scan:
                 for table in self._tables() if self._order is None else self._sorted(self._order):
                     hold.check()
                     yield table
-            except (NotFound, Lost):
+            except (NotFound, Lost) as error:
                 hold.check(ask=True)  # the reason why a file is gone, when the pin is lost
+                raise_if_erased(self._catalog, self._state, error)
                 raise
 
     def _tables(self) -> Iterator[pa.Table]:
@@ -336,3 +338,19 @@ def _checked_columns(columns: Sequence[str] | None, state: TableState) -> list[s
 def facts_by_field(segment: LiveSegment) -> Mapping[int, ColumnFacts]:
     """Column facts of a segment by field id."""
     return {facts.field_id: facts for facts in segment.facts.columns}
+
+
+def raise_if_erased(catalog: CatalogBackend, state: TableState, error: Exception) -> None:
+    """Raise Erased when a file is gone because rows were erased from it: the version has another one by now."""
+    path = error.path if isinstance(error, Lost) else ""
+    number = paths.segment_number(path)
+    if number is None:
+        return
+    found = catalog.segments_by_number(state.id, [number], state.version).get(number)
+    if found is None or found.facts.path != path.replace(".keys", ".parquet"):
+        raise Erased(
+            f"Rows of {state.full_name} were erased while version {state.version} was read: read it again.",
+            requirement=f"segment {number}",
+            expected=path,
+            found=None if found is None else found.facts.path,
+        ) from error

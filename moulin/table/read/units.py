@@ -249,7 +249,8 @@ class UnitReader:
 
     def _open(self, segment: LiveSegment, extra: Sequence[str] = ()) -> SegmentReader:
         columns = self._columns if self._columns is None else [*self._columns, *extra]
-        return open_reader(self._store, segment.facts, self._state.schema, columns=columns)
+        also = self._predicate.columns
+        return open_reader(self._store, segment.facts, self._state.schema, columns=columns, also=also)
 
 
 def _are_alike(one: Unit, other: Unit) -> bool:

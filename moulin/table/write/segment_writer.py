@@ -174,10 +174,12 @@ def write_segment(
     nans: Collection[int] | None = None,
     group_bytes: int | None = None,
     inline: bool = False,
+    leading: int = 0,
 ) -> SegmentFacts:
     """Write rows that are in their final order as one segment, and the key index of a keyed one.
 
-    An inline one is not written to storage: its facts hold the file.
+    An inline one is not written to storage: its facts hold the file. The keys of the `leading` rows are not in the key
+    index, which has the lowest bytes there are in their place.
 
     `nans` are the ids of the columns that may hold NaN; they are looked for when `tables` is a list. Row groups hold at
     most `group_bytes` of rows in memory, or less at levels and in tables where they are smaller.
@@ -185,7 +187,7 @@ def write_segment(
     if nans is None and isinstance(tables, list):
         nans = frozenset[int]().union(*map(nan_fields, tables))
     path = paths.segment_path(layout.table_id, number, secrets.token_hex(4))
-    keys = None if layout.key is None else _Keys(layout.key)
+    keys = None if layout.key is None else _Keys(layout.key, leading)
     held = pa.BufferOutputStream() if inline else None
     with store.writer(path) if held is None else nullcontext(held) as sink:
         usual = tuning(level).row_group_bytes if keys is None else KEYED_GROUP_BYTES
@@ -225,6 +227,7 @@ class _Keys:
     """The keys of a segment that is being written."""
 
     key: Key
+    leading: int = 0
     encoded: list[pa.Array] = field(default_factory=list)
     row_ids: list[Integers] = field(default_factory=list)
 
@@ -237,9 +240,13 @@ class _Keys:
     def write(self, store: Store, facts: SegmentFacts) -> SegmentFacts:
         """Write the index beside the segment; returns the facts with what they say of it."""
         keys = pa.concat_arrays(self.encoded)
+        lowest = keys[self.leading].as_py()
+        if self.leading:
+            least = pa.array([bytes(self.key.width or 0)] * self.leading, keys.type)
+            keys = pa.concat_arrays([least, keys.slice(self.leading)])
         data = encode_key_index(keys, np.concatenate(self.row_ids) if self.row_ids else None)
         store.put(paths.key_index_path(facts.path), data)
-        return replace(facts, key_min=keys[0].as_py(), key_max=keys[-1].as_py(), index_size=len(data))
+        return replace(facts, key_min=lowest, key_max=keys[-1].as_py(), index_size=len(data))
 
 
 def _taken(table: pa.Table, order: Integers) -> Iterator[pa.Table]:

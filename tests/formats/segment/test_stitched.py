@@ -34,7 +34,7 @@ WHOLE = make_schema(
         ("few", "string"),
     ]
 )
-ROWS = 20_000
+ROWS = 20_000  # with fewer, files have no checksums of page indexes, and those are not used
 WHOLE_NAMES = ("id", "name", "score", "tags", "place", "few")
 PARTS = (("id", "name"), ("score", "tags"), ("place", "few"))
 
@@ -80,20 +80,25 @@ def stitched(files: Sequence[bytes], **options: Any) -> pa.NativeFile:
     return open_stitched(parts, **options)
 
 
-@pytest.fixture(scope="module", params=[0, 1, 2], ids=["level 0", "level 1", "level 2"])
+@pytest.fixture(scope="module", params=[0, 1], ids=["level 0", "level 1"])
 def files(request: pytest.FixtureRequest) -> list[bytes]:
     groups = (7000, 1, 8000, 4999)
     return [written(table(), names, groups, request.param, first=n == 0) for n, names in enumerate(PARTS)]
+
+
+@pytest.fixture(scope="module")
+def one() -> bytes:
+    """All columns in one file."""
+    return written(table(), WHOLE_NAMES, (7000, 1, 8000, 4999), 1, first=False)
 
 
 WHERES = ["id = 7123", "id > 15000 and score < -2", "few = 'few 2' and id < 8000", "place.x = 5", "name like '%99%'"]
 
 
 @pytest.mark.parametrize("where", [None, *WHERES])
-def test_rows_are_those_of_one_file(files: list[bytes], where: str | None) -> None:
+def test_rows_are_those_of_one_file(files: list[bytes], one: bytes, where: str | None) -> None:
     predicate = parse_where(where, WHOLE) if where else None
     deleted = BitMap64(range(100, 200))
-    one = written(table(), WHOLE_NAMES, (7000, 1, 8000, 4999), 1, first=False)
     with (
         SegmentReader(stitched(files), WHOLE, name="stitched") as reader,
         SegmentReader(pa.BufferReader(one), WHOLE, name="one file") as plain,

@@ -63,6 +63,9 @@ def test_every_statement_names_tables_of_a_branch(lake: Lake, orders: Table, row
         run("select * from shop@exp.orders@exp")
     with pytest.raises(NotFound, match="not on the branch 'exp'"):
         branch.sql("select * from shop.orders@other")
+    assert ids(run("select * from Shop.Orders@exp")) == ids(branch.table("shop.orders"))
+    fork = lake.catalog.branch("exp").version
+    assert ids(run(f"select * from shop.orders@exp version as of {fork}")) == [*range(5)]
     assert ids(lake.sql("select * from shop.orders@exp", safe=True)) == ids(branch.table("shop.orders"))
 
 
@@ -88,4 +91,10 @@ def test_a_branch_is_isolated_in_sessions_and_dataframes(lake: Lake, orders: Tab
     assert spark.catalog.tableExists("shop.copy@exp")
     assert not spark.catalog.tableExists("shop.copy")
     assert "shop@exp" not in [one.name for one in spark.catalog.listDatabases()]
+    plain = spark.newSession()
+    source = plain.read.format("moulin").option("lake", branch.uri).load("shop.orders")
+    assert ids(source) == [1, 2, 3, 10, 11, 23, 43]
+    written = source.where("id = 43").withColumn("id", F.lit(44).cast("long")).write.format("moulin").mode("append")
+    written.option("lake", lake.uri).save("shop.orders@exp")
+    assert ids(branch.table("shop.orders")) == [1, 2, 3, 10, 11, 23, 43, 44]
     assert ids(lake.table("shop.orders")) == ids(spark.table("shop.orders")) == [0, 1, 2, 3]

@@ -22,7 +22,9 @@ from tests.table.conftest import BACKENDS, EVENTS, SERVED, OpenLake
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
-pytestmark = pytest.mark.parametrize("open_lake", [*BACKENDS, SERVED], indirect=True)
+SHARED = pytest.param("shared", id="postgres-s3", marks=[pytest.mark.postgres, pytest.mark.s3, pytest.mark.long])
+
+pytestmark = pytest.mark.parametrize("open_lake", [BACKENDS[0], SERVED, SHARED], indirect=True)
 
 
 def rows(first: int, last: int) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ that are open at it.
 # Decisions: docs/decisions/0205
 
 from moulin.catalog.sql.schema.base import FORMAT, IS_OPEN, OPEN, Id, complete_metadata, metadata
-from moulin.catalog.sql.schema.file import outbox, trash
+from moulin.catalog.sql.schema.file import erasures, outbox, trash
 from moulin.catalog.sql.schema.index import index_coverage, index_files, indexes, projection_files, projections
 from moulin.catalog.sql.schema.ingest import (
     ingest_tokens,
@@ -66,6 +66,7 @@ __all__ = [
     "counter",
     "databases",
     "deletion_vectors",
+    "erasures",
     "incarnations",
     "index_coverage",
     "index_files",

@@ -1,8 +1,8 @@
-"""Files on their way: manifests that are not in storage yet, and objects in storage that wait for deletion."""
+"""Files on their way: manifests that are not in storage yet, objects that wait for deletion, and erasures."""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, String, Table
+from sqlalchemy import JSON, BigInteger, Column, Index, Integer, LargeBinary, String, Table
 
 from moulin.catalog.sql.schema.base import Id, metadata
 
@@ -33,4 +33,20 @@ trash = Table(
     Column("tombstone_version", BigInteger),
     Column("output", BigInteger, index=True),
     Index("trash_merge", "table_id", "tombstone_version"),
+)
+
+# Rows erased from every version. One that has no `version` began and did not commit: it is to be run again, and its
+# condition is not kept. One that has a version and is not finished can be finished by anybody: `data` is the erasure as
+# manifests hold it, and `report` names the files.
+erasures = Table(
+    "erasures",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("table_id", Id, nullable=False),
+    Column("outline", String, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("version", BigInteger),
+    Column("data", LargeBinary),
+    Column("report", JSON(none_as_null=True)),
+    Column("finished_at", BigInteger),
 )

@@ -161,6 +161,16 @@ class LocalLog:
                 f"The log file {self._reader.path(first)} cannot be removed ({error.strerror}): check its folder."
             ) from error
 
+    def shed(self) -> None:
+        with self._syncing(), self._lock:
+            if self._death is not None:
+                raise self._death.error()
+            if self._offset > HEADER_BYTES:
+                with self._fatal("continued in a new file"):
+                    self._current.finish(self._offset)
+                    self._start_file()
+                    self._synced = self.last
+
     def close(self) -> None:
         if self._syncer is not None:
             self._stop.set()

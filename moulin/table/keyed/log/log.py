@@ -46,6 +46,10 @@ class Log(Protocol):
         """Lets go of entries up to this position: files or objects that hold nothing newer are deleted."""
         ...
 
+    def shed(self) -> None:
+        """Goes on in a new file or object, so that `trim` can let go of every entry before. Writers must be paused."""
+        ...
+
     def close(self) -> None:
         """Makes everything durable and gives the log up for others. Later appends raise Closed."""
         ...

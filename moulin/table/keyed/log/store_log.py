@@ -111,6 +111,9 @@ class StoreLog:
             self._firsts = self._firsts[len(doomed) :]
         self._store.delete(map(self._reader.path, doomed))
 
+    def shed(self) -> None:
+        self.commit(self.append(encode_fence(self._epoch)))
+
     def close(self) -> None:
         try:
             if self._death is None:

@@ -1,0 +1,340 @@
+"""Erase: rows that are in no version any more. SQL only, under the counter's lock.
+
+Segments keep their numbers and rows; their facts, files and deletion vectors are replaced in every span that has them,
+of every table that shares them. So no version gains or loses a segment, journals and positions stay right, and the feed
+of older versions is that of a table in which the rows never were. Segments of which all rows are erased are gone.
+"""
+
+# Decisions: docs/decisions/0440
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from moulin.catalog.objects import tables
+from moulin.catalog.segments import bases
+from moulin.catalog.segments.live import time_class
+from moulin.catalog.segments.sql_rows import select_spans, vector_row
+from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.draft import Draft
+from moulin.catalog.sql.pool import chunks, take
+from moulin.catalog.tasks import merge_tasks
+from moulin.formats import erasure as scrubbing
+from moulin.formats import manifest as codec
+from moulin.formats import messages as pb
+from moulin.model.facts import SegmentFacts, VectorFacts
+from moulin.model.ids import new_snapshot_id
+from moulin.model.operations import Kind
+from moulin.storage import paths
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedErase:
+    """What an erase has written: scrubbed segments, and a vector for each one that a span of theirs has (0: none).
+
+    `owners` are the tables in whose folders the vectors lie. `removed` are segments of which every row goes. All
+    segments that tables of the `family` had at `read_version` were looked at, and those of `examined` that came since.
+    `partitions` are those that no segment had then. `sources` are the files that were read, by segment.
+    """
+
+    id: UUID
+    table_id: UUID
+    family: frozenset[UUID]
+    read_version: int
+    examined: frozenset[int]
+    partitions: frozenset[int]
+    sources: Mapping[int, str]
+    segments: tuple[SegmentFacts, ...]
+    vectors: Mapping[tuple[int, int], VectorFacts]
+    owners: Mapping[tuple[int, int], UUID]
+    removed: frozenset[int]
+    outline: str
+
+
+@dataclass(slots=True)
+class Erased:
+    """What a commit did: the erasure as manifests hold it, and files that nothing names any more, with their sizes.
+
+    `without_rows` are those among them that hold no values.
+    """
+
+    erasure: pb.Erasure
+    files: dict[str, int] = field(default_factory=dict)
+    without_rows: dict[str, int] = field(default_factory=dict)
+
+
+class Moved(Exception):
+    """The tables changed since the erase was prepared: look at what is new, and try again."""
+
+
+def family_of(connection: sa.Connection, table_id: UUID) -> frozenset[UUID]:
+    """The tables that may share segments with a table: its base, and all clones of that base; dropped ones, too."""
+    t = s.tables
+    root = connection.execute(sa.select(t.c.base_id).where(t.c.id == table_id)).scalar() or table_id
+    clones = connection.execute(sa.select(t.c.id).where(t.c.base_id == root)).scalars()
+    known = connection.execute(sa.select(t.c.id).where(t.c.id == root)).scalars()
+    return frozenset({table_id, *known, *clones})
+
+
+def apply(draft: Draft, prepared: PreparedErase) -> Erased:
+    """Erase as one version of all tables of the family. Raises Moved when something is new that was not looked at."""
+    connection = draft.connection
+    rows = {one: tables.find_by_id(connection, one, dropped_after=-1) for one in _still(connection, prepared)}
+    changed = sorted({*(facts.number for facts in prepared.segments), *prepared.removed})
+    _require_examined(connection, prepared, changed)
+    before = {one: _sums(connection, row, changed) for one, row in rows.items()}
+    done = Erased(pb.Erasure(id=prepared.id.bytes, version=draft.version, tables=sorted(one.bytes for one in rows)))
+    _old_files(connection, changed, done)
+    _drop_coverage(connection, changed, done)
+    _replace_vectors(draft, prepared, done)
+    _replace_segments(connection, prepared)
+    partitions = _partitions_of(connection, prepared.removed) | prepared.partitions
+    _remove(connection, prepared.removed)
+    _drop_partitions(connection, prepared.family, partitions)
+    _drop_tasks(connection, changed)
+    _drop_projections(connection, prepared.family, done)
+    _clean_summaries(connection, prepared.family)
+    done.erasure.segments.extend(map(scrubbing.describe, prepared.segments))
+    done.erasure.removed.extend(sorted(prepared.removed))
+    done.erasure.deleted.extend(sorted(done.files))
+    for one, row in rows.items():
+        _record(draft, row, before[one], _sums(connection, row, changed), prepared)
+    draft.lake().erasures.append(done.erasure)
+    codec.require_feature(draft.lake(), codec.FEATURE_ERASURES)
+    _clean_outbox(connection, done.erasure)
+    return done
+
+
+def _still(connection: sa.Connection, prepared: PreparedErase) -> list[UUID]:
+    """The tables of the family, which must be those that were looked at; some may have been purged since."""
+    t = s.tables
+    root = sa.select(t.c.id).where(sa.or_(t.c.id.in_(prepared.family), t.c.base_id.in_(prepared.family)))
+    found = list(connection.execute(root.order_by(t.c.created_version, t.c.id)).scalars())
+    if not prepared.family.issuperset(found):
+        raise Moved
+    return found
+
+
+def _require_examined(connection: sa.Connection, prepared: PreparedErase, changed: Sequence[int]) -> None:
+    p = s.segment_spans
+    filled = sa.select(p.c.segment).where(p.c.table_id.in_(prepared.family), p.c.columns_id != 0)
+    if connection.execute(filled.limit(1)).first() is not None:
+        raise Moved  # and then refused
+    came = sa.select(p.c.segment).join(s.segments, s.segments.c.number == p.c.segment).distinct()
+    came = came.where(p.c.table_id.in_(prepared.family), p.c.added_version > prepared.read_version)
+    came = came.where(s.segments.c.added_version > prepared.read_version)
+    if not prepared.examined.issuperset(connection.execute(came).scalars()):
+        raise Moved
+    g = s.segments
+    for chunk in chunks(changed):
+        for row in connection.execute(sa.select(g.c.number, g.c.path).where(g.c.number.in_(chunk))):
+            if row.path != prepared.sources[row.number]:
+                raise Moved
+    known = {*prepared.vectors, *((number, None) for number in prepared.removed)}
+    for chunk in chunks(changed):
+        query = sa.select(p.c.segment, p.c.vector_id).where(p.c.segment.in_(chunk)).distinct()
+        for segment, vector in connection.execute(query):
+            if (segment, vector) not in known and (segment, None) not in known:
+                raise Moved
+
+
+def _sums(connection: sa.Connection, row: Any, numbers: Sequence[int]) -> dict[str, int]:
+    """Segments, rows, bytes and inline segments of those among `numbers` that a table has now."""
+    p = s.segment_spans
+    levels = [bases.levels(row, s.OPEN - 1)[0]]
+    if row.base_id is not None:
+        levels.append(bases.levels(row, s.OPEN)[1])
+    spans = [
+        span
+        for level in levels
+        for chunk in chunks(numbers)
+        for span in connection.execute(select_spans().where(p.c.segment.in_(chunk), *bases.in_level(p, level)))
+    ]
+    return {
+        "segments": len(spans),
+        "rows": sum(span.rows - span.deleted for span in spans),
+        "bytes": sum(span.size for span in spans),
+        "inline": sum(bool(span.inline) for span in spans),
+    }
+
+
+def _old_files(connection: sa.Connection, changed: Sequence[int], done: Erased) -> None:
+    """The files that segments have, all of them: what another kind of file would be added to."""
+    g = s.segments
+    for chunk in chunks(changed):
+        for row in connection.execute(sa.select(g).where(g.c.number.in_(chunk))):
+            done.files[row.path] = row.size
+            if row.index_size:
+                done.files[paths.key_index_path(row.path)] = row.index_size
+
+
+def _drop_coverage(connection: sa.Connection, changed: Sequence[int], done: Erased) -> None:
+    """Files of secondary indexes hold values: those that cover a changed segment go, with all that they cover."""
+    c, f = s.index_coverage, s.index_files
+    found: set[str] = set()
+    for chunk in chunks(changed):
+        found.update(connection.execute(sa.select(c.c.path).where(c.c.segment.in_(chunk))).scalars())
+    for chunk_ in chunks(sorted(found)):
+        for row in connection.execute(sa.select(f.c.path, f.c.size).where(f.c.path.in_(chunk_))):
+            done.files[row.path] = row.size
+        connection.execute(c.delete().where(c.c.path.in_(chunk_)))
+        connection.execute(f.delete().where(f.c.path.in_(chunk_)))
+
+
+def _replace_vectors(draft: Draft, prepared: PreparedErase, done: Erased) -> None:
+    connection, p, d = draft.connection, s.segment_spans, s.deletion_vectors
+    pairs = sorted(prepared.vectors)
+    first = take(connection, "vector", len(pairs)) if pairs else 0
+    stored: list[dict[str, Any]] = []
+    for number, (segment, old) in enumerate(pairs, first):
+        facts = prepared.vectors[segment, old]
+        vector = VectorFacts(number, segment, facts.path, facts.offset, facts.length, facts.cardinality)
+        stored.append(vector_row(prepared.owners[segment, old], vector, draft.version))
+        done.erasure.vectors.add(
+            segment=segment,
+            before=old,
+            id=number,
+            path=facts.path,
+            offset=facts.offset,
+            length=facts.length,
+            cardinality=facts.cardinality,
+        )
+        mine = sa.and_(p.c.segment == segment, p.c.vector_id == old)
+        connection.execute(p.update().where(mine).values(vector_id=number))
+    _forget_vectors(connection, {segment for segment, _ in pairs} | prepared.removed, done)
+    if stored:
+        connection.execute(d.insert(), stored)
+
+
+def _forget_vectors(connection: sa.Connection, segments: Collection[int], done: Erased) -> None:
+    """The vectors that the spans had. Their files, which hold no values, go when they have none of another segment."""
+    d = s.deletion_vectors
+    files: set[str] = set()
+    for chunk in chunks(sorted(segments)):
+        files.update(connection.execute(sa.select(d.c.path).where(d.c.segment.in_(chunk))).scalars())
+        connection.execute(d.delete().where(d.c.segment.in_(chunk)))
+    for names in chunks(sorted(files)):
+        files.difference_update(connection.execute(sa.select(d.c.path).where(d.c.path.in_(names))).scalars())
+    done.without_rows.update(dict.fromkeys(files, 0))
+
+
+def _replace_segments(connection: sa.Connection, prepared: PreparedErase) -> None:
+    g, p = s.segments, s.segment_spans
+    for facts in prepared.segments:
+        columns = codec.encode_columns(facts.columns, facts.split_offsets)
+        connection.execute(
+            g.update()
+            .where(g.c.number == facts.number)
+            .values(
+                path=facts.path,
+                size=facts.size,
+                sha256=facts.sha256,
+                facts=columns.SerializeToString(deterministic=True),
+                inline=False,
+                time_min=facts.time_min,
+                time_max=facts.time_max,
+                key_min=facts.key_min,
+                key_max=facts.key_max,
+                index_size=facts.index_size,
+            )
+        )
+        times = {"time_min": facts.time_min or 0, "time_max": facts.time_max or 0}
+        k = time_class(facts.time_min, facts.time_max)
+        connection.execute(p.update().where(p.c.segment == facts.number).values(time_class=k, **times))
+
+
+def _remove(connection: sa.Connection, removed: Iterable[int]) -> None:
+    for chunk in chunks(sorted(removed)):
+        for table in (s.segment_spans, s.span_masks, s.index_coverage, s.merge_task_inputs):
+            connection.execute(table.delete().where(table.c.segment.in_(chunk)))
+        connection.execute(s.segments.delete().where(s.segments.c.number.in_(chunk)))
+
+
+def _partitions_of(connection: sa.Connection, removed: Iterable[int]) -> frozenset[int]:
+    p, found = s.segment_spans, set[int]()
+    for chunk in chunks(sorted(removed)):
+        for source, column in ((p, p.c.segment), (s.segments, s.segments.c.number)):
+            found.update(connection.execute(sa.select(source.c.partition_id).where(column.in_(chunk))).scalars())
+    return frozenset(found)
+
+
+def unused_partitions(connection: sa.Connection, family: Collection[UUID]) -> frozenset[int]:
+    """Partition tuples that no segment has: they hold values of rows that are gone."""
+    t, p = s.partitions, s.segment_spans
+    used = sa.select(p.c.partition_id).where(p.c.table_id.in_(family))
+    query = sa.select(t.c.id).where(t.c.table_id.in_(family), t.c.id.not_in(used))
+    return frozenset(connection.execute(query).scalars())
+
+
+def _drop_partitions(connection: sa.Connection, family: Collection[UUID], candidates: Collection[int]) -> None:
+    t, p = s.partitions, s.segment_spans
+    for chunk in chunks(sorted(candidates)):
+        query = sa.select(p.c.partition_id).where(p.c.table_id.in_(family), p.c.partition_id.in_(chunk))
+        unused = sorted({*chunk}.difference(connection.execute(query.distinct()).scalars()))
+        connection.execute(t.delete().where(t.c.id.in_(unused)))
+
+
+def _drop_tasks(connection: sa.Connection, changed: Sequence[int]) -> None:
+    i = s.merge_task_inputs
+    found: set[UUID] = set()
+    for chunk in chunks(changed):
+        found.update(connection.execute(sa.select(i.c.task_id).where(i.c.segment.in_(chunk))).scalars())
+    merge_tasks.delete_all(connection, sorted(found))
+
+
+def _drop_projections(connection: sa.Connection, family: Collection[UUID], done: Erased) -> None:
+    """What was written for Iceberg engines holds bounds and partitions; it is made again when asked for."""
+    f = s.projection_files
+    for row in connection.execute(sa.select(f.c.path, f.c.size).where(f.c.table_id.in_(family))):
+        done.files[row.path] = row.size
+    for table in (s.projection_files, s.projections):
+        connection.execute(table.delete().where(table.c.table_id.in_(family)))
+
+
+def _clean_summaries(connection: sa.Connection, family: Collection[UUID]) -> None:
+    c = s.table_commits
+    kept = sa.select(c.c.table_id, c.c.version, c.c.ordinal, c.c.summary).where(c.c.table_id.in_(family))
+    kept = kept.where(sa.cast(c.c.summary, sa.String).like('%"where"%'))
+    for row in connection.execute(kept).all():
+        clean = scrubbing.clean_summary(row.summary)
+        if clean != row.summary:
+            mine = (c.c.table_id == row.table_id, c.c.version == row.version, c.c.ordinal == row.ordinal)
+            connection.execute(c.update().where(*mine).values(summary=clean))
+
+
+def _record(
+    draft: Draft, row: Any, before: Mapping[str, int], after: Mapping[str, int], prepared: PreparedErase
+) -> None:
+    """The erase in the history of one table."""
+    manifest = draft.table(row.id)
+    manifest.previous_snapshot_id = row.head_snapshot_id
+    classes = row.time_classes
+    for facts in prepared.segments:
+        k = time_class(facts.time_min, facts.time_max)
+        classes |= 1 << k if k >= 0 else 0
+    changes = {name: getattr(row, name) + after[name] - before[name] for name in before}
+    changes |= {"head_version": draft.version, "last_sequence": row.last_sequence + 1, "deltas": row.deltas + 1}
+    changes["time_classes"] = classes
+    draft.connection.execute(s.tables.update().where(s.tables.c.id == row.id).values(changes))
+    now = SimpleNamespace(**{**row._mapping, **changes})
+    gone = before["rows"] - after["rows"]
+    summary = {"where": prepared.outline, **({"deleted-records": str(gone)} if gone else {})}
+    tables.record_commit(draft, now, 0, Kind.ERASE.value, new_snapshot_id(), row.next_row_id, 0, summary)
+    tables.fill_state(manifest, now)
+
+
+def _clean_outbox(connection: sa.Connection, erasure: pb.Erasure) -> None:
+    """Manifests of older versions that are not in storage yet."""
+    scrubber, o = scrubbing.Scrubber(erasure), s.outbox
+    for row in connection.execute(sa.select(o).where(o.c.version < erasure.version)).all():
+        decoded = codec.decode(row.data, row.path)
+        if scrubber.scrub(decoded.manifest):
+            data = codec.encode(decoded.manifest, full=decoded.full)
+            mine = (o.c.version == row.version, o.c.path == row.path)
+            connection.execute(o.update().where(*mine).values(data=data))
