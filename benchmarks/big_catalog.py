@@ -168,7 +168,7 @@ def _rows(
         "seq_max": place // _PER_COMMIT + 1,
         "added_version": version,
     }
-    joined = place * 100_000, place // _PER_COMMIT + 1, version
+    joined = place * 100_000, place // _PER_COMMIT + 1, version, 0  # no column files
     carried = (partition, time_class(time_min, time_max), time_min, time_max, *joined)
     return row, sql_rows.span_row(state.id, number, 0, version, carried)
 

@@ -23,11 +23,14 @@ from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombston
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.draft import Draft, add_branches, add_rows
+from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import AlreadyExists, InvalidInput, NotFound
 from moulin.model.entities import Branch, BranchTable, TableEntry
 from moulin.model.ids import new_id
 from moulin.model.names import AT, check_branch_name, on_branch
 from moulin.model.operations import Kind
+
+_LIST = Prepared(s.branch_tables.insert())
 
 
 def create(
@@ -61,7 +64,7 @@ def create(
         for table in listed
     ]
     if rows:
-        connection.execute(s.branch_tables.insert(), rows)
+        _LIST.run(connection, *rows)
         add_branches(draft.lake(), [], (SimpleNamespace(**one) for one in rows))
     views = {} if only is not None else _copy_views(draft, made, {row["source_id"]: row["own_id"] for row in rows})
     noted = publish_objects.began(connection, made, views)
