@@ -27,6 +27,7 @@ from moulin.model.columns import compute as pc
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts, VectorFacts
 from moulin.model.ids import new_id
+from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER
 from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE, ROW_ID
 from moulin.storage import paths
 from moulin.storage.store import Store
@@ -63,7 +64,9 @@ def layout_of(state: TableState, facts: SegmentFacts) -> Layout:
         layout,
         schema=state.schemas[facts.schema_id],
         spec=state.specs[facts.spec_id],
-        sort_order=state.sort_orders[facts.sort_order_id],
+        sort_order=state.sort_orders.get(
+            facts.sort_order_id, UNSORTED_SORT_ORDER
+        ),  # engines and adoptions sort nothing
     )
 
 
