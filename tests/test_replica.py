@@ -435,7 +435,7 @@ def test_a_replica_of_a_lake_on_s3_reads_through_the_cache(
                 pass
             same(primary, replica)
             assert isinstance(replica.store, BasesStore)
-                assert isinstance(replica.store.own, CachedStore)
+            assert isinstance(replica.store.own, CachedStore)
             assert replica.store.own.stats().hits > 0
             with pytest.raises(FailedPrecondition, match="read-only"):
                 replica.store.put("a", b"")
