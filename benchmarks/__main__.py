@@ -35,6 +35,7 @@ NAMES = (
     "commit_scale",
     "plan_scale",
     "clones",
+    "adopt",
     "branches",
     "column_files",
     "meta_scale",

@@ -67,6 +67,7 @@ def connect(
     *,
     storage: str | None = None,
     storage_options: Mapping[str, str] | None = None,
+    base_options: Mapping[str, Mapping[str, str]] | None = None,
     spark: Any = None,
     read_only: bool = False,
     token: str | None = None,
@@ -76,8 +77,9 @@ def connect(
     """Open a lake, made when missing.
 
     `uri` is a folder (catalog and files in one place) or a postgresql:// address with `storage`, the folder or object
-    store for the files. `storage_options` go to the object store. `spark` is a session or a master address to use
-    instead of a local one.
+    store for the files. `storage_options` go to the object store, and `base_options` to those of base paths, by the
+    names of these; without them MOULIN_BASE_OPTIONS, a JSON object of the same form, is used. `spark` is a session or a
+    master address to use instead of a local one.
     A grpc://host:9560 address (grpcs:// with TLS) is a lake behind `moulin serve`. The server knows where the files
     are; `token` is the secret it may ask for, else MOULIN_TOKEN, and `certificate` a PEM file of authorities to trust.
     With `read_only`, `uri` is the lake's storage, a folder or an object store such as s3://bucket/prefix, and its
@@ -111,6 +113,7 @@ def connect(
             text,
             storage=storage,
             storage_options=storage_options,
+            base_options=base_options,
             token=token,
             certificate=certificate,
             settings=settings,
@@ -127,6 +130,7 @@ def connect(
         return Lake.open_replica(
             text,
             storage_options=storage_options,
+            base_options=base_options,
             settings=settings,
             make_spark=make_spark,
             make_exporter=_make_exporter,
@@ -136,6 +140,7 @@ def connect(
         text,
         storage=storage,
         storage_options=storage_options,
+        base_options=base_options,
         settings=settings,
         make_spark=make_spark,
         make_exporter=_make_exporter,

@@ -27,10 +27,21 @@ from moulin.errors import (
     NotFound,
     Unsupported,
 )
-from moulin.model.entities import SPARK, Branch, Database, DropPreview, Representation, TableEntry, View, ViewQuery
+from moulin.model.entities import (
+    SPARK,
+    BasePath,
+    Branch,
+    Database,
+    DropPreview,
+    Representation,
+    TableEntry,
+    View,
+    ViewQuery,
+)
 from moulin.model.names import AT, check_name, parse_table_name
 from moulin.storage import paths
 from moulin.storage.address import with_branch
+from moulin.storage.bases import BasesStore, Options
 from moulin.storage.cache import open_cached, with_cache
 from moulin.storage.read_only import ReadOnlyStore
 from moulin.storage.store import Store, open_store
@@ -89,6 +100,7 @@ class Lake:
         *,
         storage: str | None = None,
         storage_options: Mapping[str, str] | None = None,
+        base_options: Options | None = None,
         settings: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         make_spark: Callable[[Lake], Spark] | None = None,
@@ -96,8 +108,10 @@ class Lake:
         make_duck: Callable[[Lake], Duck] | None = None,
     ) -> Lake:
         """Open a lake; see `moulin.connect`."""
-        catalog_uri, store, config = locate(str(uri), storage, storage_options, settings)
+        catalog_uri, own, config = locate(str(uri), storage, storage_options, settings)
+        store = BasesStore(own, config, base_options)
         catalog = Catalog.open(catalog_uri, store, config, clock=clock)
+        store.follow(catalog.bases)
         return cls(catalog, store, str(uri), make_spark, make_exporter, make_duck)
 
     @classmethod
@@ -106,6 +120,7 @@ class Lake:
         uri: str | Path,
         *,
         storage_options: Mapping[str, str] | None = None,
+        base_options: Options | None = None,
         settings: Mapping[str, Any] | None = None,
         make_spark: Callable[[Lake], Spark] | None = None,
         make_exporter: Callable[[Lake], Exporter] | None = None,
@@ -114,8 +129,10 @@ class Lake:
         """A read-only lake from the manifests in storage alone; see `moulin.connect`."""
         from moulin.catalog.replica import ReplicaCatalog
 
-        store, config = locate_replica(str(uri), storage_options, settings)
+        own, config = locate_replica(str(uri), storage_options, settings)
+        store = BasesStore(own, config, base_options)
         catalog = ReplicaCatalog.from_manifests(store, config)
+        store.follow(catalog.bases)
         return cls(catalog, store, str(uri), make_spark, make_exporter, make_duck)
 
     def refresh(self) -> int:
@@ -344,6 +361,32 @@ class Lake:
         self._main_catalog().resurrect_branch(name)
         return self.open_branch(name)
 
+    # Base paths
+
+    def add_base(self, uri: str | Path, *, name: str) -> BasePath:
+        """Register a root beside the lake's own: a folder, or an object store such as s3://archive/lake.
+
+        Files below it can be adopted, and segments moved there. Its storage options are never kept with the lake: they
+        are `base_options` of `moulin.connect`, or MOULIN_BASE_OPTIONS in the environment.
+
+        >>> lake.add_base("/srv/archive", name="archive")  # doctest: +SKIP
+        """
+        catalog = self._open_catalog()
+        return catalog.add_base(name, self._bases_store().address(uri, name))
+
+    def bases(self) -> list[BasePath]:
+        """The roots beside the lake's own below which data files may lie."""
+        return self._open_catalog().bases()
+
+    def drop_base(self, name: str) -> BasePath:
+        """Forget a root. Refused while a version that is kept has a file below it. No file is deleted."""
+        return self._open_catalog().drop_base(name)
+
+    def _bases_store(self) -> BasesStore:
+        if not isinstance(self.store, BasesStore):
+            raise FailedPrecondition("This lake was opened without base paths; open it with moulin.connect.")
+        return self.store
+
     # Tables
 
     def create_table(
@@ -406,6 +449,29 @@ class Lake:
         self._open_catalog()
         found = self.table(source) if isinstance(source, str) else source
         return self._home(database)._table(clone(self.context, found.as_of(at), database, table, copy=copy).id)
+
+    def import_table(
+        self,
+        source: str | Path,
+        name: str,
+        *,
+        format: str | None = None,
+        partition_by: Sequence[str] | None = None,
+    ) -> Table:
+        """Make a table of a foreign one where it lies: its files are adopted, and no byte is copied.
+
+        `source` is the folder of an Iceberg table (or a metadata.json), of a Delta table, or a folder of Parquet files,
+        whose paths may name values (`day=2026-01-01/`). Its newest version is taken; `format`, "iceberg", "delta" or
+        "parquet", is found out when it is not given. Rows of a Lance table are copied. `partition_by` takes the place
+        of the partitioning that the source has. What cannot be read rightly, such as deleted rows in files of their own
+        or renamed columns of Delta, is refused.
+        """
+        from moulin.table.adopt.importing import import_table
+
+        database, table = parse_table_name(name)
+        self._open_catalog()
+        options: dict[str, Any] = {"format": format, "partition_by": partition_by}
+        return self._table(import_table(self.context, source, database, table, **options).id)
 
     def table(self, name: str, read_only: bool = False) -> Table:
         """A table. One opened `read_only` shows the version of now until its `refresh` is called.
@@ -624,6 +690,8 @@ class Lake:
                 self._duck.close()
             if self._context is not None:
                 self._context.close()
+                if isinstance(self.store, BasesStore) and self.on_branch is None:
+                    self.store.known()  # tasks of Spark may be made of it after this
         finally:
             self.catalog.close()
             if self._opened_by is not None:

@@ -86,7 +86,30 @@ def _asked(store: Store, objects: Iterable[str], *, is_clean_up: bool) -> Iterat
     yield from block
 
 
+def _in_base(store: Store, every: list[str]) -> tuple[Catalog, list[str]] | None:
+    """The catalog that has the root of a store as a base path, and the addresses that objects of it have there."""
+    for catalog in [*_CATALOGS]:
+        if isinstance(catalog, ReplicaCatalog) or catalog.pool.is_closed:
+            continue
+        for base in catalog.bases():
+            if base.uri == store.uri:
+                return catalog, [paths.base_path(base.id, path) for path in every]
+    return None
+
+
+def _ask_base(catalog: Catalog, every: list[str], is_clean_up: bool) -> None:
+    known = {path: found for path in every if (found := identify(path)) is not None}
+    for path, found in known.items():
+        if found.kind is FileKind.ADOPTED:
+            _note(f"{path} was deleted although it is somebody else's.")
+    for path, why in living(catalog, known, is_clean_up=is_clean_up):
+        _note(f"{path} was deleted although {why}.")
+
+
 def _ask(store: Store, every: list[str], is_clean_up: bool) -> None:
+    if every and (based := _in_base(store, every)) is not None:
+        _ask_base(*based, is_clean_up)
+        return
     known = {path: found for path in every if (found := identify(path)) is not None}
     wanted = {path: found for path, found in known.items() if found.kind is not FileKind.TEMPORARY}
     if not wanted:

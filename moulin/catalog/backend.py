@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from moulin.catalog.tasks.merge_tasks import PlannedTask
     from moulin.config import Config
     from moulin.model.entities import (
+        BasePath,
         Branch,
         BranchTable,
         CommitInfo,
@@ -147,6 +148,18 @@ class CatalogBackend(Protocol):
 
     def drop_branch(self, name: str) -> Branch: ...
     def resurrect_branch(self, name: str) -> Branch: ...
+
+    # Base paths
+
+    def add_base(self, name: str, uri: str) -> BasePath:
+        """Register a root beside the lake's own, below which data files may lie."""
+
+    def bases(self) -> list[BasePath]: ...
+    def drop_base(self, name: str) -> BasePath:
+        """Forget a root; refused while a file below it is in use."""
+
+    def known_paths(self, table_id: UUID, paths: Sequence[str]) -> list[str]:
+        """The paths among those given, all below base paths, that segments of a table have."""
 
     # Tables
 

@@ -19,7 +19,7 @@ from moulin.catalog.commit.table_commit import CommitResult, TableCommit
 from moulin.catalog.identity import identify, lost_catalog, read_marker, write_marker
 from moulin.catalog.manifests.newest import require_newest
 from moulin.catalog.manifests.publish import Publisher
-from moulin.catalog.objects import births, databases, history, lookup, pins, tables, views
+from moulin.catalog.objects import base_paths, births, databases, history, lookup, pins, tables, views
 from moulin.catalog.objects.history import CompactionOf
 from moulin.catalog.objects.names import NameOrId
 from moulin.catalog.objects.tables import FirstRows, NewTable
@@ -35,6 +35,7 @@ from moulin.catalog.sql.pool import Pool
 from moulin.config import Config
 from moulin.errors import FailedPrecondition, Fenced, InvalidInput, NotFound, Unavailable
 from moulin.model.entities import (
+    BasePath,
     Branch,
     BranchTable,
     CommitInfo,
@@ -243,6 +244,27 @@ class Catalog:
     def resurrect_branch(self, name: str) -> Branch:
         with self._mutation("resurrect-branch") as draft:
             return branches.resurrect(draft, name)
+
+    # Base paths
+
+    def add_base(self, name: str, uri: str) -> BasePath:
+        """Register a root beside the lake's own, below which data files may lie."""
+        with self._mutation("add-base") as draft:
+            return base_paths.add(draft, name, uri, self.store.uri)
+
+    def bases(self) -> list[BasePath]:
+        with self.pool.read() as connection:
+            return base_paths.list_all(connection)
+
+    def drop_base(self, name: str) -> BasePath:
+        """Forget a root; refused while a file below it is in use."""
+        with self._mutation("drop-base") as draft:
+            return base_paths.drop(draft, name)
+
+    def known_paths(self, table_id: UUID, paths: Sequence[str]) -> list[str]:
+        """The paths among those given, all below base paths, that segments of a table have."""
+        with self.pool.read() as connection:
+            return base_paths.known_paths(connection, table_id, paths)
 
     def _open_on_branch(self, *where: sa.ColumnElement[bool]) -> None:
         """Clone what a branch began with and nobody opened yet."""

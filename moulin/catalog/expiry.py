@@ -134,7 +134,9 @@ def _forget_segments(connection: sa.Connection, table_id: UUID, removed: Mapping
         unused = sa.and_(g.c.number.in_(block), ~sa.exists().where(p.c.segment == g.c.number))
         rows = connection.execute(sa.select(g.c.number, g.c.path, g.c.size, g.c.index_size).where(unused)).all()
         garbage += [
-            Garbage(row.path, row.size, "expired segment", table_id, row.number, removed[row.number]) for row in rows
+            Garbage(row.path, row.size, "expired segment", table_id, row.number, removed[row.number])
+            for row in rows
+            if not paths.is_adopted(row.path)
         ]
         indexes = [row for row in rows if row.index_size]
         garbage += [Garbage(paths.key_index_path(row.path), row.index_size, "expired key index") for row in indexes]
@@ -271,6 +273,7 @@ def _purge_table(connection: sa.Connection, table_id: UUID) -> list[Garbage]:
         s.index_files,
         s.indexes,
         s.span_masks,
+        s.adopted_files,
         s.partitions,
         s.table_commits,
         s.table_schemas,

@@ -136,6 +136,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "db": Entry("tables.databases", "Databases."),
         "branch": Entry("tables.branches", "Branches: lakes of their own that copy nothing.", whole=True),
         "table": Entry("tables.tables", "Tables."),
+        "base": Entry("tables.bases", "Base paths: roots beside the lake's own, below which data files may lie."),
         "view": Entry(
             "tables.views", "Views: ordered unions of tables, and queries.", needs=(Need("spark", only_with="sql"),)
         ),

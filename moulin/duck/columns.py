@@ -16,6 +16,8 @@ from types import MappingProxyType
 from typing import Any
 
 from moulin.errors import Unsupported
+from moulin.model.layout.bounds import bound_from_bytes
+from moulin.model.layout.partition import python_value
 from moulin.model.schema import values as ice
 from moulin.model.schema.defaults import default_value
 from moulin.model.schema.values import Schema
@@ -43,10 +45,18 @@ class Declaration:
         return f"{self.expression} AS {quoted(self.name)}"
 
 
-def declare(current: Schema, stored: Schema) -> tuple[Declaration, ...]:
-    """How files written with `stored` are read as `current`."""
+def declare(
+    current: Schema, stored: Schema, constants: Mapping[int, bytes | None] | None = None
+) -> tuple[Declaration, ...]:
+    """How files written with `stored` are read as `current`; `constants` are columns that they lack, of one value."""
     by_id = {field.field_id: field for field in stored.fields}
-    return tuple(_declaration(field, by_id.get(field.field_id)) for field in current.fields)
+    given = constants or {}
+    return tuple(
+        _constant(field, given[field.field_id])
+        if field.field_id in given
+        else _declaration(field, by_id.get(field.field_id))
+        for field in current.fields
+    )
 
 
 def column_name(field_id: int) -> str:
@@ -104,6 +114,13 @@ _PRIMITIVES: Mapping[type[ice.IcebergType], Callable[[Any], str]] = MappingProxy
         ice.BinaryType: lambda _: "BLOB",
     }
 )
+
+
+def _constant(field: ice.NestedField, data: bytes | None) -> Declaration:
+    assert isinstance(field.field_type, ice.PrimitiveType)
+    value = None if data is None else python_value(field.field_type, bound_from_bytes(field.field_type, data))
+    column, kind = column_name(field.field_id), duck_type(field.field_type)
+    return Declaration(field.field_id, kind, _text(field.field_type, value), column, field.name)
 
 
 def _declaration(field: ice.NestedField, stored: ice.NestedField | None) -> Declaration:

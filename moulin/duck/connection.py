@@ -45,6 +45,7 @@ class LakeDuck:
                 source = Source(self._lake)
                 _register(connection, source)
                 self._sources[connection] = source
+            _register_files(connection, source)
             show(connection, source, branches)
         return connection
 
@@ -71,8 +72,13 @@ def _register(connection: DuckDBPyConnection, source: Source) -> None:
     connection.execute(
         f"CREATE OR REPLACE MACRO moulin_table(name, version := NULL, as_of := NULL) AS TABLE FROM query({call})"
     )
+
+
+def _register_files(connection: DuckDBPyConnection, source: Source) -> None:
+    """Objects of stores as files, and adopted ones, where there are some."""
     store = source.lake.context.store
-    if not store.is_local:
+    if source.files is None and (not store.is_local or source.lake.catalog.bases()):
         from moulin.duck.files import LakeFiles
 
-        connection.register_filesystem(LakeFiles(store))
+        source.files = LakeFiles(store)
+        connection.register_filesystem(source.files)

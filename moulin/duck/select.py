@@ -31,6 +31,8 @@ _NUMBER = f"(CAST(file_index AS BIGINT) << {_FILE_BITS}) + "
 
 Locate = Callable[[SegmentFacts], str]
 """The address under which DuckDB reads a segment."""
+Constants = tuple[tuple[int, bytes | None], ...]
+"""Columns that have one value in all rows of an adopted file."""
 KeepRows = Callable[[Sequence[LiveSegment]], Sequence[str]]
 """Writes the deleted rows of segments to files with a column `row`, and returns their names.
 
@@ -61,9 +63,11 @@ def select_text(
     groups: dict[tuple[_Stored, bool], list[LiveSegment]] = {}
     alike: dict[tuple[tuple[Declaration, ...], tuple[Fields, ...]], _Stored] = {}
     for segment in segments:
-        stored = segment.facts.schema_id, _fields_beside(segment.facts, shown)
+        adopted = segment.facts.adopted
+        constants = () if adopted is None else adopted.constants
+        stored = segment.facts.schema_id, _fields_beside(segment.facts, shown), constants
         if stored not in declared:
-            declared[stored] = declare(state.schema, written_schema(state, segment.facts))
+            declared[stored] = declare(state.schema, written_schema(state, segment.facts), dict(constants))
         key = alike.setdefault((declared[stored], stored[1]), stored), segment.vector is not None
         groups.setdefault(key, []).append(segment)
     scans = []
@@ -76,8 +80,9 @@ def select_text(
 
 
 Fields = tuple[int, ...]
-_Stored = tuple[int, tuple[Fields, ...]]
-"""The schema of a segment's own file, and the columns that each of its column files has, if any is shown."""
+_Stored = tuple[int, tuple[Fields, ...], Constants]
+"""The schema of a segment's own file, the columns that each of its column files has, if any is shown, and those of an
+adopted file that have one value in all rows."""
 
 
 def _fields_beside(facts: SegmentFacts, shown: Set[int]) -> tuple[Fields, ...]:

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from moulin.duck.columns import quoted_text
 from moulin.duck.select import deleted_rows, no_rows, not_to_run, select_text
-from moulin.errors import Closed, InvalidInput
+from moulin.errors import Closed, FailedPrecondition, InvalidInput
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts
@@ -36,6 +36,7 @@ from moulin.table.pins import Hold
 
 if TYPE_CHECKING:
     from moulin.duck.dry_plans import DryPlans
+    from moulin.duck.files import LakeFiles
 
 PRUNING = "moulin_pruning"
 """The variable of DuckDB that is set to false to read all segments."""
@@ -66,6 +67,7 @@ class Source:
         self.current: dict[UUID, Hold] = {}
         self.lock = threading.RLock()
         self.lake = lake
+        self.files: LakeFiles | None = None
         self._older: dict[tuple[UUID, int], Hold] = {}
         self._texts: SizedCache[tuple[UUID, int], str] = SizedCache(_TEXTS, len)
         self._states: SizedCache[tuple[UUID, int], TableState] = SizedCache(_STATES)
@@ -161,6 +163,10 @@ class Source:
             if not file.exists():
                 file.write_bytes(facts.inline)
             return str(file)
+        if facts.adopted is not None:
+            if self.files is None:
+                raise FailedPrecondition("A table has adopted files since: bring the connection to it, lake.duckdb(c).")
+            return self.files.adopted(facts)
         return self._address(facts.path)
 
     def _address(self, path: str) -> str:

@@ -11,10 +11,11 @@ import struct
 import zlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from uuid import UUID
 
 from moulin.errors import Corrupt, Unsupported
 from moulin.formats import messages as pb
-from moulin.model.facts import ColumnFacts, ColumnFile, LiveSegment, SegmentFacts, VectorFacts
+from moulin.model.facts import AdoptedFile, ColumnFacts, ColumnFile, LiveSegment, SegmentFacts, VectorFacts
 
 MAGIC = b"MRUB"
 FULL = 1
@@ -30,6 +31,7 @@ FEATURE_QUERY_VIEWS = 4
 FEATURE_INLINE_SEGMENTS = 8
 FEATURE_BASES = 16
 FEATURE_COLUMN_FILES = 32
+FEATURE_BASE_PATHS = 64
 FEATURE_ERASURES = 128
 FEATURE_BRANCHES = 256
 FEATURE_BITMAP_INDEXES = 512
@@ -41,12 +43,15 @@ KNOWN_FEATURES = (
     | FEATURE_INLINE_SEGMENTS
     | FEATURE_BASES
     | FEATURE_COLUMN_FILES
+    | FEATURE_BASE_PATHS
     | FEATURE_ERASURES
     | FEATURE_BRANCHES
     | FEATURE_BITMAP_INDEXES
 )
 
 EXISTING, ADDED, DELETED = 0, 1, 2
+BASES_PREFIX = "bases/"
+"""What the path of a segment below a base path begins with. DO NOT CHANGE: manifests hold such paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,12 @@ def require_feature(manifest: pb.Manifest, feature: int) -> None:
     """Note that whoever reads or continues this manifest must know a feature."""
     manifest.reader_features |= feature
     manifest.writer_features |= feature
+
+
+def require_base_paths(manifest: pb.Manifest, paths: Iterable[str]) -> None:
+    """Note that whoever reads this manifest must know base paths, if a file of `paths` lies below one."""
+    if manifest.adopted_files or any(path.startswith(BASES_PREFIX) for path in paths):
+        require_feature(manifest, FEATURE_BASE_PATHS)
 
 
 def decode(data: bytes, name: str) -> DecodedManifest:
@@ -103,9 +114,12 @@ def decode(data: bytes, name: str) -> DecodedManifest:
 
 
 def encode_columns(
-    columns: Iterable[ColumnFacts], split_offsets: Iterable[int], inline: bytes | None = None
+    columns: Iterable[ColumnFacts],
+    split_offsets: Iterable[int],
+    inline: bytes | None = None,
+    adopted: AdoptedFile | None = None,
 ) -> pb.SegmentColumns:
-    """Column facts as stored in manifests and in the catalog, with the bytes of an inline segment."""
+    """Column facts as stored in manifests and in the catalog, with what inline and adopted segments need besides."""
     return pb.SegmentColumns(
         columns=[
             pb.ColumnFacts(
@@ -121,7 +135,32 @@ def encode_columns(
         ],
         split_offsets=split_offsets,
         inline=inline or b"",
+        adopted=None if adopted is None else _encode_adopted(adopted),
     )
+
+
+def _encode_adopted(adopted: AdoptedFile) -> pb.AdoptedFile:
+    return pb.AdoptedFile(
+        owner=adopted.owner.bytes,
+        field_ids=adopted.field_ids,
+        constants=[pb.ConstantColumn(field_id=number, value=value) for number, value in adopted.constants],
+        modified_ns=adopted.modified_ns,
+        etag=adopted.etag,
+        hidden_keys=adopted.hidden_keys,
+        other_ids=adopted.other_ids,
+    )
+
+
+def decode_adopted(stored: pb.SegmentColumns) -> AdoptedFile | None:
+    """How to read an adopted file; None for a segment that is not one."""
+    if not stored.HasField("adopted"):
+        return None
+    m = stored.adopted
+    if len(m.owner) != 16:  # a UUID
+        raise Corrupt("An adopted segment does not say which table adopted it: run `moulin check`.")
+    constants = tuple((one.field_id, one.value if one.HasField("value") else None) for one in m.constants)
+    ids, hidden = tuple(m.field_ids), tuple(m.hidden_keys)
+    return AdoptedFile(UUID(bytes=m.owner), ids, constants, m.modified_ns, m.etag, hidden, m.other_ids)
 
 
 def decode_columns(stored: pb.SegmentColumns, wanted: Collection[int] | None = None) -> tuple[ColumnFacts, ...]:
@@ -165,7 +204,7 @@ def segment_to_ref(segment: LiveSegment, status: int) -> pb.DataFileRef:
         region=facts.region,
         index_size=facts.index_size,
         sha256=facts.sha256,
-        columns=encode_columns(own, facts.split_offsets, facts.inline),
+        columns=encode_columns(own, facts.split_offsets, facts.inline, facts.adopted),
         time_min=facts.time_min,
         time_max=facts.time_max,
         has_lineage=facts.has_lineage,
@@ -237,6 +276,7 @@ def ref_to_segment(ref: pb.DataFileRef) -> LiveSegment:
         index_size=ref.index_size,
         inline=ref.columns.inline or None,
         files=files,
+        adopted=decode_adopted(ref.columns),
     )
     return LiveSegment(facts, ref.first_row_id, ref.sequence, ref.added_version, ref_to_vector(ref), ref.columns_id)
 

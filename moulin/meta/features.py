@@ -10,6 +10,8 @@ from typing import Final
 
 from moulin.errors import Unsupported
 from moulin.formats.manifest import (
+    BASES_PREFIX,
+    FEATURE_BASE_PATHS,
     FEATURE_BITMAP_INDEXES,
     FEATURE_COLUMN_FILES,
     FEATURE_INLINE_SEGMENTS,
@@ -31,7 +33,12 @@ def note_features(metadata: Iterable[tuple[str, str]]) -> None:
 
 
 def require_readable(segment: LiveSegment) -> None:
-    """Unsupported when the caller would look for the file of an inline segment in storage, or overlook columns."""
+    """Unsupported when the caller would look for the file of a segment where it is not, or overlook columns."""
+    if segment.facts.path.startswith(BASES_PREFIX) and not _known.get() & FEATURE_BASE_PATHS:
+        raise Unsupported(
+            "The table has segments below base paths, and this client does not know those: upgrade its moulin, or "
+            "compact the table."
+        )
     if segment.columns_id and not _known.get() & FEATURE_COLUMN_FILES:
         raise Unsupported(
             "The table has columns in files of their own, and this client does not know those: upgrade its moulin, or "

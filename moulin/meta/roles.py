@@ -20,5 +20,5 @@ CATALOG_READS = (
     "ListMerges", "LoadTableUntil", "ListChangedVersions", "ListChanges", "Pin", "RenewPin", "Unpin", "ListRegions",
     "GetRegionEpoch", "ListMergeTasks", "GetMergeTask", "ListHeldInputs", "ListIndexes", "ListIndexCoverage",
     "GetWrittenBytes", "GetPublishedVersion", "GetStreams", "ListClaimedTables", "ListBranches",
-    "GetBranch", "ListBranchTables",
+    "GetBranch", "ListBranchTables", "ListBases", "ListKnownPaths",
 )  # fmt: skip

@@ -49,6 +49,16 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
+class BasePath:
+    """A root beside the lake's own below which data files may lie. `created_at` is in Unix nanoseconds."""
+
+    id: UUID
+    name: str
+    uri: str
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Branch:
     """A line of versions beside main's, which began as main was at `version`. Times are Unix nanoseconds.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
 MAX_LEVEL: Final = 100
 """The highest level of a segment that a commit or a merge task may name."""
@@ -24,6 +25,26 @@ class ColumnFacts:
     size: int = 0
     lower: bytes | None = None
     upper: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedFile:
+    """How to read a file of somebody else that is a segment where it lies.
+
+    `owner` is the table that adopted it. `field_ids` has one number for each element of the file's Parquet schema, in
+    their order, 0 for those that are not read. `constants` are columns that have one value in all rows, as field ids
+    and Iceberg single-value bytes. `modified_ns` and `etag` are what the store said of the file. `hidden_keys` are
+    offsets in its footer of keys that readers must not know; `other_ids` says that it has field ids of its own, which
+    are not those of `field_ids`.
+    """
+
+    owner: UUID
+    field_ids: tuple[int, ...]
+    constants: tuple[tuple[int, bytes | None], ...] = ()
+    modified_ns: int = 0
+    etag: str = ""
+    hidden_keys: tuple[int, ...] = ()
+    other_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +76,7 @@ class SegmentFacts:
     an inline segment: it is kept in the catalog, and is in storage only once an engine has asked for it.
 
     `files` are the column files that a version sees the segment with. A field id lies in one file; `columns` has the
-    facts of all of them.
+    facts of all of them. `adopted` says how to read a file that was adopted; then `sha256` is that of its footer.
     """
 
     number: int
@@ -81,6 +102,7 @@ class SegmentFacts:
     index_size: int = 0
     inline: bytes | None = field(default=None, repr=False)
     files: tuple[ColumnFile, ...] = ()
+    adopted: AdoptedFile | None = None
 
     def file_of(self, field_id: int) -> ColumnFile | None:
         """The column file that has this top-level column; None: it lies in the segment's own file, or nowhere."""

@@ -89,6 +89,13 @@ def check_branch_name(name: object) -> str:
     return name
 
 
+def check_base_name(name: object) -> str:
+    """`name` itself when it may name a base path."""
+    if not isinstance(name, str) or not _BRANCH_NAME.fullmatch(name):
+        raise InvalidInput(f"{name!r} cannot name a base path: use up to 100 letters, digits, '_' and '-'.")
+    return name
+
+
 def on_branch(database: str, branch: str) -> str:
     """The name that a database has in the catalog when it belongs to a branch."""
     return f"{database}{AT}{branch}"

@@ -31,6 +31,7 @@ class FileKind(StrEnum):
     ENGINE_FILE = "file of an engine"
     BABY_SEGMENT = "baby segment"
     TEMPORARY = "temporary file"
+    ADOPTED = "adopted file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +128,19 @@ def _temporary(path: str) -> KnownFile | None:
     return KnownFile(FileKind.TEMPORARY, None) if paths.is_temporary(path) else None
 
 
+def _adopted(path: str) -> KnownFile | None:
+    return KnownFile(FileKind.ADOPTED, None) if paths.is_adopted(path) else None
+
+
 def _engine_file(path: str) -> KnownFile | None:
     found = paths.parse_engine_path(path)
     return None if found is None else KnownFile(FileKind.ENGINE_FILE, found)
 
 
-# In this order: what an engine wrote may have any name, and lies where some of ours do.
+# In this order: a file of somebody else is never ours, whatever its name; what an engine wrote may have any name, and
+# lies where some of ours do.
 _PARSERS: tuple[Callable[[str], KnownFile | None], ...] = (
+    _adopted,
     _segment,
     _key_index,
     _pair(FileKind.VECTORS, paths.parse_vector_path),

@@ -24,11 +24,14 @@ ingest-stream/<stream uuid>/<offset:020>.baby                       baby segment
 set-aside/<stream uuid>/<offset:020>.baby                           what a nursery could not read of a baby segment
 set-aside/manifests/<incarnation>/<path of a manifest>              copies of manifests that a recovery gave up
 nursery-tries/<stream uuid>/<offset:020>/<32 hex>.try               a nursery began a batch here
+bases/<base path uuid>/<path below it>                              a file below a base path, of somebody else
+bases/<base path uuid>/moulin/<lake uuid>/tables/...                a segment, or its key index, that was moved there
 <any folder>/.<name>.<16 hex>.tmp                                   a write under way, or left by a killed process
 ```
 
 A region's log on a local disk has a folder of its own, of files `<position:020>.wal`.
 
+An address that begins with bases/ is that of an object below a base path (bases.py resolves it).
 All other paths are relative to the storage root, use `/`, and have one spelling only: `parse_x(x(...))` gives the parts
 back, and a parser answers None to every string that its builder cannot make. Pure functions, no I/O.
 """
@@ -52,11 +55,13 @@ MAX_PATH_BYTES: Final = 1024
 """Longest object name that every supported store takes."""
 
 _UUID = r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
+_HERE = r"(?:bases/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/moulin/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/)?"
+"""Where a segment lies: in the lake's own storage, or in the folder of the lake below a base path."""
 _NUMBER = r"(0|[1-9][0-9]{0,18})"
 _VERSION = r"([0-9]{20})"
 _LAKE_MANIFEST = re.compile(rf"manifests/{_VERSION}\.(delta|full)")
-_SEGMENT = re.compile(rf"tables/{_UUID}/data/_moulin_segment={_NUMBER}/[0-9a-f]{{8}}\.parquet")
-_KEY_INDEX = re.compile(rf"(tables/{_UUID}/data/_moulin_segment={_NUMBER}/[0-9a-f]{{8}})\.keys")
+_SEGMENT = re.compile(rf"{_HERE}tables/{_UUID}/data/_moulin_segment={_NUMBER}/[0-9a-f]{{8}}\.parquet")
+_KEY_INDEX = re.compile(rf"({_HERE}tables/{_UUID}/data/_moulin_segment={_NUMBER}/[0-9a-f]{{8}})\.keys")
 _VECTOR = re.compile(rf"tables/{_UUID}/deletes/([0-9a-f]{{32}})\.puffin")
 _COLUMN_FILE = re.compile(rf"tables/{_UUID}/columns/([0-9a-f]{{32}})\.parquet")
 _JOURNAL = re.compile(rf"tables/{_UUID}/journals/([0-9a-f]{{32}})\.journal")
@@ -73,6 +78,8 @@ _POSITION_DELETES = re.compile(rf"tables/{_UUID}/metadata/[0-9a-f]{{32}}-deletes
 _ENGINE_FILE = re.compile(rf"tables/{_UUID}/(?:data|metadata)/.+", re.DOTALL)
 _SEGMENT_FOLDER = re.compile(rf"(?:.*/)?_moulin_segment={_NUMBER}/[^/]+", re.DOTALL)
 _TEMPORARY = re.compile(r"(?:.*/)?\.[^/]+\.[0-9a-f]{16}\.tmp", re.DOTALL)
+_BASE = re.compile(rf"bases/{_UUID}/(.+)", re.DOTALL)
+_MOVED = re.compile(rf"bases/{_UUID}/moulin/{_UUID}/(tables/.+)", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
@@ -265,6 +272,21 @@ def projected_vector_name(file_id: UUID) -> str:
     return f"{_checked_uuid(file_id).hex}-deletes.puffin"
 
 
+def bases_prefix() -> str:
+    """What the address of every file below a base path begins with."""
+    return "bases"
+
+
+def base_path(base_id: UUID, path: str) -> str:
+    """The address of a file at `path` below a base path."""
+    return f"{bases_prefix()}/{_checked_uuid(base_id)}/{checked(path)}"
+
+
+def moved_prefix(base_id: UUID, lake_id: UUID) -> str:
+    """The folder below a base path in which a lake keeps segments of its own."""
+    return f"{bases_prefix()}/{_checked_uuid(base_id)}/moulin/{_checked_uuid(lake_id)}"
+
+
 def temporary(path: str, token: str) -> str:
     """Where the bytes of `path` are gathered before they appear under that name.
 
@@ -388,6 +410,23 @@ def parse_engine_path(path: str) -> UUID | None:
     """The table of a file where Iceberg engines put theirs, under names of their own; also of ours that lie there."""
     match = _ENGINE_FILE.fullmatch(path)
     return UUID(match[1]) if match else None
+
+
+def parse_base_path(path: str) -> tuple[UUID, str] | None:
+    """The base path that a file lies below, and where; None for a file in the lake's own storage."""
+    match = _BASE.fullmatch(path) if path.startswith("bases/") else None
+    return (UUID(match[1]), match[2]) if match else None
+
+
+def parse_moved(path: str) -> tuple[UUID, UUID, str] | None:
+    """Base path and lake of a file that a lake keeps below a base path, and the path it would have in the lake."""
+    match = _MOVED.fullmatch(path) if path.startswith("bases/") else None
+    return (UUID(match[1]), UUID(match[2]), match[3]) if match else None
+
+
+def is_adopted(path: str) -> bool:
+    """Whether a file belongs to somebody else: it lies below a base path, and no lake put it there."""
+    return parse_base_path(path) is not None and parse_moved(path) is None
 
 
 def segment_number(path: str) -> int | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from moulin.errors import Corrupt, MoulinError, NotFound
+from moulin.storage import paths
 from moulin.storage.cache import is_immutable
 from moulin.storage.interface import ObjectInfo, Store
 
@@ -48,7 +49,7 @@ class TableStore(Store):
         try:
             yield
         except NotFound as error:
-            if not is_immutable(path):
+            if not is_immutable(path) and not paths.is_adopted(path):
                 raise
             raise self._missing(path) from error
 
@@ -59,6 +60,9 @@ class TableStore(Store):
     @property
     def service(self) -> tuple[str, str]:
         return self._store.service
+
+    def location(self, path: str) -> str:
+        return self._store.location(path)
 
     def local_path(self, path: str) -> Path | None:
         return self._store.local_path(path)

@@ -133,7 +133,7 @@ def _cast_pieces(work: CastSlice, segment: LiveSegment) -> Iterator[pa.Table]:
     facts = segment.facts
     deleted = read_vector(work.store, segment.vector, facts.rows) if segment.vector else None
     wanted = arrow_schema(work.layout.schema, lineage=True)
-    with SegmentReader(open_rows(work.store, facts), work.schema, name=facts.path) as reader:
+    with SegmentReader(open_rows(work.store, facts), work.schema, facts=facts) as reader:
         for rows in reader.pieces(
             _PIECE_BYTES,
             deleted=deleted,

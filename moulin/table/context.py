@@ -11,6 +11,7 @@ from moulin.catalog.backend import CatalogBackend
 from moulin.catalog.catalog import Catalog, own_catalog
 from moulin.config import Config
 from moulin.errors import Closed, FailedPrecondition
+from moulin.storage.bases import BasesStore
 from moulin.storage.store import Store
 from moulin.storage.table_store import TableStore
 from moulin.table.commit.committer import Committer
@@ -59,11 +60,13 @@ class Context:
     indexes: KeyIndexes = field(init=False)
     secondary: SecondaryIndexes = field(init=False)
     pins: Pins = field(init=False)
+    _bases: BasesStore | None = field(default=None, init=False)
     _spark: Spark | None = field(default=None, init=False)
     _closed: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.pins = Pins(self.catalog)
+        self._bases = self.store if isinstance(self.store, BasesStore) else None
         self.store = TableStore(self.store)
         self.committer = Committer(self.catalog, self.store, self.vectors)
         self.indexes = KeyIndexes(self.store, self.config.key_cache_bytes)
@@ -72,6 +75,13 @@ class Context:
     def own_catalog(self) -> Catalog:
         """The catalog itself, for what must be done where it is: clean-up, checks, mirrors, serving."""
         return own_catalog(self.catalog)
+
+    @property
+    def bases(self) -> BasesStore:
+        """The storage of the lake with its base paths."""
+        if self._bases is None:
+            raise FailedPrecondition("This lake was opened without base paths; open it with moulin.connect.")
+        return self._bases
 
     @property
     def config(self) -> Config:

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from moulin.table.adopt.adopt import Adoption
     from moulin.table.compact.compaction import Compaction
+    from moulin.table.compact.move import Move
     from moulin.table.edit.commit import Compute
     from moulin.table.edit.merge_builder import MergeBuilder
     from moulin.table.erase.erase import Erasure
@@ -215,6 +217,50 @@ class Table(TableVersions, TableSettings):
             changed=changed,
             progress=progress,
         )
+
+    def adopt(
+        self,
+        source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        by: str = "auto",
+        extra: str = "error",
+        hive: bool = True,
+        skip_known: bool = False,
+        again: bool = False,
+        request_id: str | None = None,
+    ) -> Adoption:
+        """Make foreign Parquet files segments of this table where they lie, in one version. No byte is copied.
+
+        `source` is a folder, a file, a pattern such as "s3://bucket/events/**/*.parquet", or a list of files and
+        folders. They lie below a base path; if the lake has none for them, their folder becomes one. The lake never
+        changes or deletes such a file. One that is gone or changed later is Corrupt when it is read.
+
+        Columns are matched by field id where files have some, else by name; `by` "name" or "id" decides it. Columns
+        that files lack are null, or their default, or a value of the path (`day=2026-01-01/`) unless `hive` is False.
+        Columns that the table lacks are an error, or left out with `extra="ignore"`. A table remembers the files
+        that it has adopted: one of them is an error, or left out with `skip_known`; with `again`, one whose rows were
+        removed or rewritten is adopted once more. With a `request_id`, a second call of the same id does nothing.
+        """
+        from moulin.table.adopt.adopt import Adoption, adopt
+
+        state = self._writable()
+        if request_id is not None and (earlier := self._context.catalog.committed(request_id)):
+            return Adoption(earlier.version)
+        options: dict[str, Any] = {"by": by, "extra": extra, "hive": hive, "skip_known": skip_known, "again": again}
+        return adopt(self._context, state, source, request_id=request_id, **options)
+
+    def move(self, where: Where = None, *, base: str, progress: Callable[[int, int], None] | None = None) -> Move:
+        """Move segments to a base path of the lake: whole ones, whose rows all match, or all without `where`.
+
+        Rows, their ids and all that reads them stay the same, and so do versions from before. A segment is written
+        there, read again, and then takes the place of the old one, whose file clean-up deletes. A call that was killed
+        loses nothing; the next one moves what is left.
+        """
+        from moulin.table.compact.move import move
+
+        self._writable()
+        self._flush()
+        return move(self._context, self._writable, where, base, progress)
 
     def delete_where(self, where: Where) -> Outcome:
         """Delete the rows that match; no data is rewritten."""

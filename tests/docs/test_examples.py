@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 # Spark starts anew for each: not worth the better compiler.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 EXPECTED = {
+    "adopt.py": r"3 files, 9 rows, \['exports'\]\n(?s:.*)3 files are known\n1 row moved\n9 rows",
     "corrections.py": r"hottest: 12\.0 now, 850\.0 at version \d+",
     "two_tables.py": r"6 open, 4 archived, both at version \d+",
     "spark_sql.py": r"9 pages now, 10 at version \d+; 90000 rows without Spark",

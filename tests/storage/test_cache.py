@@ -20,6 +20,7 @@ import pytest
 import moulin
 from moulin.errors import Corrupt, InvalidInput, NotFound, Unavailable
 from moulin.storage import ObjectInfo, Store, open_store, paths
+from moulin.storage.bases import BasesStore
 from moulin.storage.block_folder import BlockFolder
 from moulin.storage.cache import BLOCK_BYTES, CachedStore
 from moulin.storage.local import LocalStore
@@ -395,13 +396,15 @@ def test_a_lake_on_s3_reads_through_the_cache(s3_lake: Callable[..., moulin.Lake
     table.delete_where("id = 7")
     assert table.scan().count() == 999
     assert table.scan(where="id >= 0").to_arrow().num_rows == 999
-    assert isinstance(lake.store, CachedStore)
-    assert (before := lake.store.stats()).misses > 0
+    assert isinstance(lake.store, BasesStore)
+    assert isinstance(lake.store.own, CachedStore)
+    assert (before := lake.store.own.stats()).misses > 0
     again = s3_lake(cache_folder=str(folder))
     assert again.table("d.t").scan(where="id >= 0").to_arrow().num_rows == 999
-    assert isinstance(again.store, CachedStore)
-    assert (again.store.stats().misses, again.store.stats().hits > 0) == (0, True)
-    assert lake.store.stats() == before
+    assert isinstance(again.store, BasesStore)
+    assert isinstance(again.store.own, CachedStore)
+    assert (again.store.own.stats().misses, again.store.own.stats().hits > 0) == (0, True)
+    assert lake.store.own.stats() == before
 
 
 @pytest.mark.s3

@@ -23,7 +23,7 @@ from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
 from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import AlreadyExists, InvalidInput
-from moulin.model.facts import MAX_LEVEL, ColumnFacts, ColumnFile, SegmentFacts, VectorFacts
+from moulin.model.facts import MAX_LEVEL, AdoptedFile, ColumnFacts, ColumnFile, SegmentFacts, VectorFacts
 from moulin.model.names import check_name
 from moulin.model.operations import (
     Compact,
@@ -38,7 +38,7 @@ from moulin.model.operations import (
     UpdateIndex,
 )
 from moulin.model.texts import MAX_KEY, check_text, check_texts
-from moulin.storage.file_kinds import FileKind, require
+from moulin.storage.file_kinds import FileKind, KnownFile, identify, require
 
 MAX_ROWS: Final = (1 << 31) - 1
 """Rows of one segment."""
@@ -46,6 +46,8 @@ MAX_SIZE: Final = 1 << 48
 """Bytes of one object: more than any store takes."""
 MAX_COUNT: Final = 1 << 62
 """Row ids, positions in a log, and sums: half of what a column holds, so that adding two never overflows."""
+MAX_ELEMENTS: Final = 1 << 16
+"""Elements of the Parquet schema of an adopted file."""
 _MAX_FIELD_ID: Final = (1 << 31) - 1
 _MAX_BOUND: Final = 1 << 16
 _MAX_SUMMARY: Final = 1 << 20
@@ -106,7 +108,10 @@ def _check_operation(table_id: UUID, operation: Operation) -> None:
 
 def check_segment(table_id: UUID, facts: SegmentFacts) -> None:
     """Refuse the facts of a segment that cannot be one of this table."""
-    require(facts.path, FileKind.SEGMENT, table_id, facts.number)
+    if facts.adopted is None:
+        require(facts.path, FileKind.SEGMENT, table_id, facts.number)
+    else:
+        _check_adopted(table_id, facts, facts.adopted)
     where = f"segment {facts.number}"
     _within(facts.number, 1, MAX_COUNT, where, "number")
     _within(facts.rows, 0, MAX_ROWS, where, "rows")
@@ -131,6 +136,27 @@ def check_segment(table_id: UUID, facts: SegmentFacts) -> None:
     for first, second in pairwise((0, *facts.split_offsets, facts.size)):
         if first > second:
             raise InvalidInput(f"The split offsets of {where} do not ascend from 0 to its size.")
+
+
+def _check_adopted(table_id: UUID, facts: SegmentFacts, adopted: AdoptedFile) -> None:
+    """A file of somebody else: its path makes nobody delete it, whatever it is."""
+    where = f"segment {facts.number}"
+    if identify(facts.path) != KnownFile(FileKind.ADOPTED, None) or adopted.owner != table_id:
+        raise InvalidInput(f"{facts.path[:200]!r} is not the path of a file that table {table_id} may adopt.")
+    if facts.inline is not None or facts.has_lineage or facts.level:
+        raise InvalidInput(f"An adopted file is a fresh segment with rows of its own, and {where} is not.")
+    if len(adopted.field_ids) > MAX_ELEMENTS or len(adopted.etag) > MAX_KEY:
+        raise InvalidInput(f"The Parquet schema of {where} has too many elements, or its ETag is too long.")
+    for at in adopted.hidden_keys:
+        _within(at, 0, MAX_SIZE, where, "hidden key")
+    constants = [number for number, _ in adopted.constants]
+    for number in (*adopted.field_ids, *constants):
+        _within(number, 0, _MAX_FIELD_ID, where, "field_id")
+    named = [number for number in (*adopted.field_ids, *constants) if number]
+    if len(set(named)) != len(named):
+        raise InvalidInput(f"Two columns of {where} have the same field id.")
+    if any(len(value or b"") > _MAX_BOUND for _, value in adopted.constants):
+        raise InvalidInput(f"A constant of {where} has more than {_MAX_BOUND} bytes.")
 
 
 def _check_inline(facts: SegmentFacts, where: str) -> None:

@@ -197,3 +197,4 @@ def _copy_own(draft: Draft, source_id: UUID, table_id: UUID, version: int) -> No
         if segment.columns_id:
             codec.require_feature(draft.table(table_id), codec.FEATURE_COLUMN_FILES)
         draft.table(table_id).data_files.append(ref)
+        codec.require_base_paths(draft.table(table_id), [ref.path])

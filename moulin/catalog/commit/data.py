@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from moulin.catalog.commit import arrivals, required
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.commit.table_commit import Stale
-from moulin.catalog.objects import tables
+from moulin.catalog.objects import base_paths, tables
+from moulin.catalog.segments import column_sets
 from moulin.catalog.segments import live as segments
 from moulin.catalog.segments.bases import in_level, levels
 from moulin.catalog.segments.live import time_class
@@ -36,6 +37,7 @@ from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
 from moulin.model.operations import Append, Compact, DataOperation, Expected, NewVector, Overwrite, Upsert
 from moulin.model.schema.evolution import loses_values
+from moulin.model.schema.schema import nested_ids
 
 
 def apply_data(change: TableChange, operation: DataOperation) -> None:
@@ -54,6 +56,8 @@ def apply_data(change: TableChange, operation: DataOperation) -> None:
         change.require_nothing_erased()
     arrivals.check_numbers(change, operation)
     spans = _expected_spans(change, expected)
+    if isinstance(operation, Compact):
+        _require_columns_kept(change, [spans[e.segment].columns_id for e in operation.removed], operation.added)
     remove(change, [spans[e.segment] for e in operation.removed])
     if isinstance(operation, Overwrite) and operation.everything:
         remove(change, list(open_spans(change)))
@@ -61,6 +65,30 @@ def apply_data(change: TableChange, operation: DataOperation) -> None:
     _add(change, operation.added, operation.added_vectors, same_rows=isinstance(operation, Compact))
     if isinstance(operation, Compact):
         _record_compaction(change, operation)
+
+
+def _require_columns_kept(change: TableChange, sets: Sequence[int], added: Sequence[SegmentFacts]) -> None:
+    """A compaction writes the columns that its inputs have in files of their own, too, if the table shows them.
+
+    One that was read before they were filled, or by somebody who read one file of each segment, would lose them.
+    """
+    if not any(sets):
+        return
+    beside = {
+        number for files in column_sets.load(change.connection, sets).values() for f in files for number in f.fields
+    }
+    schema = tables.load(change.connection, change.row).schema
+    for field in (field for field in schema.fields if field.field_id in beside):
+        leaves = nested_ids(field)
+        if any(leaves.isdisjoint(column.field_id for column in facts.columns) for facts in added):
+            raise Stale(
+                f"The compaction of {change.name} lost a race: it lacks column {field.name}, which its inputs have by "
+                "now. Read the table again and retry.",
+                Verdict.RETRY,
+                requirement=f"column {field.name}",
+                expected="as read",
+                found="filled",
+            )
 
 
 def _require_no_new_segments(change: TableChange) -> None:
@@ -183,6 +211,7 @@ def describe(change: TableChange, numbers: Sequence[int]) -> None:
         ref.dv_version = change.draft.version
         note_columns(change, ref, segment.columns_id)
         change.manifest.data_files.append(ref)
+    codec.require_base_paths(change.manifest, (segment.facts.path for segment in live.values()))
 
 
 def reopen_span(change: TableChange, span: Any, vector_id: int) -> dict[str, Any]:
@@ -212,6 +241,9 @@ def _add(
     _check_added(change, added, vectors, same_rows=same_rows)
     if not added:
         return
+    base_paths.check_added(
+        change.draft, change.table_id, change.name, added, again=base_paths.AGAIN in change.commit.summary
+    )
     version, sequence = change.draft.version, change.updates.get("last_sequence", change.row.last_sequence)
     if late := [facts for facts in added if (facts.seq_max or 0) > sequence]:
         raise InvalidInput(f"{late[0].path} holds rows of sequence number {late[0].seq_max}, which is yet to come.")
@@ -241,6 +273,7 @@ def _add(
     if held := sum(facts.inline is not None for facts in added):
         change.add(inline=held)
         codec.require_feature(change.manifest, codec.FEATURE_INLINE_SEGMENTS)
+    codec.require_base_paths(change.manifest, (facts.path for facts in added))
     change.added_rows += rows
     change.count("added-data-files", len(added))
     change.count("added-records", live_rows)

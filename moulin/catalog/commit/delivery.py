@@ -24,7 +24,8 @@ from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import Pool, chunks
 from moulin.errors import Corrupt, FailedPrecondition, InvalidInput, NotFound, Unsupported
 from moulin.formats import deletion_vector, secondary_index
-from moulin.formats.segment.footer import check_level, read_footer, split_offsets
+from moulin.formats.segment.footer import check_level, decode_footer, read_footer, split_offsets
+from moulin.formats.segment.opened import read_segment_footer
 from moulin.model.alteration import altered
 from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts, ColumnFile, SegmentFacts, VectorFacts
@@ -200,7 +201,8 @@ def check_footer(store: Store, facts: SegmentFacts) -> None:
     """Refuse a segment whose footer says something else of its rows, row groups or level than its facts."""
     try:
         with open_segment(store, facts) as source:
-            footer = read_footer(source, facts.path)
+            data, is_sealed = read_segment_footer(source, facts.path, facts)
+        footer = decode_footer(data, facts.path, is_sealed=is_sealed)
     except NotFound:
         raise _missing(facts.path) from None
     except Corrupt as error:

@@ -115,24 +115,25 @@ def alter(change: TableChange, before: TableState, after: TableState, changes: S
         change.updates["properties"] = held
     dropped = {field.field_id for field in before.schema.fields} - kept
     dropped |= {one.number for one in over.values() if one.number not in kept}
-    detach(change, dropped)
+    _detach(change, dropped, kept | {one.number for name, one in pending.items() if name not in over})
 
 
-def detach(change: TableChange, fields: Collection[int]) -> None:
-    """Leave out column files of which every column is among `fields`."""
-    if not fields:
+def _detach(change: TableChange, dropped: Collection[int], kept: Collection[int]) -> None:
+    """Leave out column files that have a dropped column, and none that is kept."""
+    if not dropped:
         return
     c, p = s.column_sets, s.segment_spans
-    mine = sa.select(c.c.id).where(c.c.id == p.c.columns_id, c.c.field_id.in_(fields)).correlate(p).exists()
+    own = sa.select(c.c.id).where(c.c.table_id == change.table_id).limit(1)
+    if change.row.base_id is None and change.connection.execute(own).first() is None:
+        return  # spans are looked through only where there may be some; clones have those of others, too
+    mine = sa.select(c.c.id).where(c.c.id == p.c.columns_id, c.c.field_id.in_(dropped)).correlate(p).exists()
     spans: list[Any] = []
     for level in _levels(change):
         spans += change.connection.execute(select_spans().where(p.c.columns_id != 0, mine, *in_level(p, level))).all()
     if not spans:
         return
     sets = column_sets.load(change.connection, {span.columns_id for span in spans})
-    left = [
-        (span, tuple(file for file in sets[span.columns_id] if not set(file.fields) <= set(fields))) for span in spans
-    ]
+    left = [(span, tuple(f for f in sets[span.columns_id] if not set(kept).isdisjoint(f.fields))) for span in spans]
     replace_columns(change, [(span, files) for span, files in left if len(files) < len(sets[span.columns_id])])
 
 
@@ -201,4 +202,4 @@ def _gone(change: TableChange, requirement: str, expected: str, found: str) -> S
     )
 
 
-__all__ = ["alter", "apply_fill", "detach", "refuse_values", "replace_columns"]
+__all__ = ["alter", "apply_fill", "refuse_values", "replace_columns"]

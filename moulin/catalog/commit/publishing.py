@@ -23,7 +23,7 @@ from moulin.catalog.commit.branches import changed, find
 from moulin.catalog.commit.branches import drop as drop_branch
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.commit.table_commit import Stale, TableCommit
-from moulin.catalog.objects import tables
+from moulin.catalog.objects import base_paths, tables
 from moulin.catalog.segments.feed import FeedSegment, net_pairs
 from moulin.catalog.segments.live import existing_ref, lies_in, time_class
 from moulin.catalog.segments.sql_rows import partition_ids, span_row
@@ -254,6 +254,7 @@ def _adopt(change: TableChange, segments: Sequence[LiveSegment], joined: Sequenc
     """Segments of the branch join main's table; `joined` are the first row id and the sequence number of each."""
     if not segments:
         return
+    base_paths.check_added(change.draft, change.table_id, change.name, [one.facts for one in segments], again=False)
     version, connection = change.draft.version, change.connection
     wanted = {(one.facts.spec_id, one.facts.partition) for one in segments}
     partitions = partition_ids(connection, change.table_id, wanted)
@@ -280,6 +281,7 @@ def _adopt(change: TableChange, segments: Sequence[LiveSegment], joined: Sequenc
     change.add(segments=len(segments), rows=rows, bytes=size, inline=held)
     if held:
         codec.require_feature(change.manifest, codec.FEATURE_INLINE_SEGMENTS)
+    codec.require_base_paths(change.manifest, (one.facts.path for one in segments))
     change.count("added-data-files", len(segments))
     change.count("added-records", rows)
     change.count("added-files-size", size)

@@ -85,5 +85,6 @@ def _open(change: TableChange, rows: list[Any]) -> None:
     change.add(segments=len(rows), rows=live_rows, bytes=sum(row.size for row in rows), inline=inline(rows))
     if inline(rows):
         codec.require_feature(change.manifest, codec.FEATURE_INLINE_SEGMENTS)
+    codec.require_base_paths(change.manifest, (row.path for row in rows))
     change.count("added-data-files", len(rows))
     change.count("added-records", live_rows)

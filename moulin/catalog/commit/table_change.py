@@ -15,6 +15,7 @@ from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft
 from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import InvalidInput
+from moulin.formats import messages as pb
 from moulin.model.conflicts import Verdict, strongest, verdict
 from moulin.model.operations import Kind
 
@@ -87,7 +88,15 @@ class TableChange:
 
     def erased_since(self) -> set[int]:
         """The versions after the operation's read version that erased rows of the table."""
-        return {row.version for row in self.since() if row.kind == Kind.ERASE}
+        found = {row.version for row in self.since() if row.kind == Kind.ERASE}
+        return found | self._forgotten_erasures() if self.past_is_forgotten else found
+
+    def _forgotten_erasures(self) -> set[int]:
+        """The same from the erasures themselves, which are kept when clean-up forgets commits."""
+        e = s.erasures
+        query = sa.select(e.c.version, e.c.data).where(e.c.version > self.commit.read_version, e.c.data.is_not(None))
+        mine = self.table_id.bytes
+        return {row.version for row in self.connection.execute(query) if mine in pb.Erasure.FromString(row.data).tables}
 
     def require_nothing_erased(self) -> None:
         """Refuse what was made of rows that may have been erased since: its files hold them."""

@@ -18,6 +18,7 @@ from moulin.catalog.manifests import lake_replay as rows
 from moulin.catalog.manifests.index import ManifestIndex
 from moulin.catalog.manifests.lake_replay import (
     LakeReplay,
+    base_path_row,
     branch_row,
     branch_table_row,
     database_row,
@@ -181,6 +182,8 @@ def _apply_lake(connection: sa.Connection, manifest: pb.Manifest, forgotten: dic
         connection.execute(s.view_members.delete().where(s.view_members.c.view_id == row["id"]))
         if members := member_rows(view):
             connection.execute(s.view_members.insert(), members)
+    for base in manifest.base_paths:
+        _upsert(connection, s.base_paths, base_path_row(base))
     for branch in manifest.branches:
         _upsert(connection, s.branches, branch_row(branch))
     for table in manifest.branch_tables:
@@ -236,7 +239,7 @@ def purge(connection: sa.Connection, gone: UUID) -> None:
     for table in reversed(s.metadata.sorted_tables):
         if "table_id" in table.c and table is not s.view_members:
             connection.execute(table.delete().where(table.c.table_id == gone))
-    for table in (s.views, s.branches, s.ingest_tokens, s.streams, s.tables, s.databases):
+    for table in (s.views, s.base_paths, s.branches, s.ingest_tokens, s.streams, s.tables, s.databases):
         connection.execute(table.delete().where(table.c.id == gone))
 
 

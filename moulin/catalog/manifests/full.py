@@ -10,13 +10,14 @@ import sqlalchemy as sa
 
 from moulin.catalog.commit import indexes, regions
 from moulin.catalog.manifests.scrub import unfinished
-from moulin.catalog.objects import tables
+from moulin.catalog.objects import base_paths, tables
 from moulin.catalog.objects.births import add_births, own_births
 from moulin.catalog.objects.history import own_sequences
 from moulin.catalog.segments import bases
 from moulin.catalog.segments import live as segments
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import (
+    add_base_paths,
     add_branches,
     add_view,
     database_entry,
@@ -91,6 +92,8 @@ def _table(connection: sa.Connection, lake_uuid: UUID, table_id: UUID) -> pb.Man
     manifest.masks.extend(bases.masks(connection, table_id))
     if row.inline:
         codec.require_feature(manifest, codec.FEATURE_INLINE_SEGMENTS)
+    manifest.adopted_files.extend(base_paths.remembered(connection, table_id))
+    codec.require_base_paths(manifest, (ref.path for ref in manifest.data_files))
     manifest.regions.extend(regions.stored(connection, table_id))
     indexes.fill_manifest(connection, table_id, manifest)
     return manifest
@@ -144,6 +147,7 @@ def lake_manifest(connection: sa.Connection, lake_uuid: UUID) -> pb.Manifest:
     branches = connection.execute(sa.select(s.branches).order_by(s.branches.c.id)).all()
     listed = sa.select(s.branch_tables).order_by(s.branch_tables.c.branch_id, s.branch_tables.c.source_id)
     add_branches(manifest, branches, connection.execute(listed))
+    add_base_paths(manifest, connection.execute(sa.select(s.base_paths).order_by(s.base_paths.c.id)))
     for row in connection.execute(sa.select(s.ingest_tokens).order_by(s.ingest_tokens.c.id)).all():
         manifest.ingest_tokens.append(token_entry(connection, row))
     for row in connection.execute(sa.select(s.streams).order_by(s.streams.c.id)).all():

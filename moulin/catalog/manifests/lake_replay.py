@@ -25,6 +25,7 @@ class LakeReplay:
         self.entries: dict[bytes, pb.TableEntry] = {}
         self.views: dict[bytes, pb.View] = {}
         self.branches: dict[bytes, pb.Branch] = {}
+        self.base_paths: dict[bytes, pb.BasePath] = {}
         self.branch_tables: dict[tuple[bytes, bytes], pb.BranchTable] = {}
         self.tokens: dict[bytes, pb.IngestToken] = {}
         self.streams: dict[bytes, pb.Stream] = {}
@@ -44,6 +45,7 @@ class LakeReplay:
         self.entries.update({row.id: row for row in manifest.table_entries})
         self.views.update({row.id: row for row in manifest.views})
         self.branches.update({row.id: row for row in manifest.branches})
+        self.base_paths.update({row.id: row for row in manifest.base_paths})
         self.branch_tables.update({(row.branch_id, row.source_id): row for row in manifest.branch_tables})
         self.tokens.update({row.id: row for row in manifest.ingest_tokens})
         self.streams.update({row.id: row for row in manifest.streams})
@@ -51,7 +53,9 @@ class LakeReplay:
         self.requests.update({row.id: row for row in manifest.requests})
         self.erasures.update({row.id: row for row in manifest.erasures})
         for purged in manifest.purged:
-            for rows in (self.databases, self.entries, self.views, self.branches, self.tokens, self.streams):
+            for rows in (self.databases, self.entries, self.views, self.branches, self.base_paths):
+                rows.pop(purged, None)
+            for rows in (self.tokens, self.streams):
                 rows.pop(purged, None)
 
     def note_version(self, manifest: pb.Manifest) -> None:
@@ -84,6 +88,7 @@ class LakeReplay:
     def insert_views(self, connection: sa.Connection) -> None:
         _insert(connection, s.views, [view_row(row) for row in self.views.values()])
         _insert(connection, s.view_members, [member for row in self.views.values() for member in member_rows(row)])
+        _insert(connection, s.base_paths, [base_path_row(row) for row in self.base_paths.values()])
         _insert(connection, s.branches, [branch_row(row) for row in self.branches.values()])
         listed = [row for row in self.branch_tables.values() if row.branch_id in self.branches]
         _insert(connection, s.branch_tables, [branch_table_row(row) for row in listed])
@@ -117,6 +122,10 @@ def database_row(row: pb.Database) -> dict[str, Any]:
         "branch_id": _id(row.branch_id),
         "origin_id": _id(row.origin_id),
     }
+
+
+def base_path_row(row: pb.BasePath) -> dict[str, Any]:
+    return {"id": UUID(bytes=row.id), "name": row.name, "uri": row.uri, "created_at": row.created_at}
 
 
 def erasure_row(row: pb.Erasure) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from moulin.catalog.commit import indexes, regions
 from moulin.catalog.expiry import forget
-from moulin.catalog.objects import tables
+from moulin.catalog.objects import base_paths, tables
 from moulin.catalog.objects.births import packed_steps, read_births
 from moulin.catalog.objects.history import packed_rows
 from moulin.catalog.old_versions import forget_commits
@@ -151,6 +151,9 @@ class TableReplay:
         past = ((number, first) for number, first in manifest.sequence_versions.items() if first != manifest.version)
         for row in (*packed_rows(self._table_id, sorted(past)), *packed_steps(self._table_id, read_births(manifest))):
             self._insert(s.table_commits, row)
+        mine = (ref.path for ref in manifest.data_files if ref.columns.HasField("adopted"))
+        files = {*manifest.adopted_files, *map(base_paths.file_digest, mine)}
+        base_paths.remember(self._connection, self._table_id, files)
 
     def _set_head(self, manifest: pb.Manifest) -> None:
         if self.base is None:

@@ -237,8 +237,10 @@ def existing_ref(table_id: UUID, segment: LiveSegment) -> pb.DataFileRef:
     """All about a segment that a table has, for whoever did not see it join, or when it was made for another table."""
     ref = codec.segment_to_ref(segment, codec.EXISTING)
     parsed = paths.parse_segment_path(segment.facts.path)
-    if parsed is not None and parsed[0] != table_id:
-        ref.owner = parsed[0].bytes
+    adopted = segment.facts.adopted
+    owner = None if parsed is None else parsed[0]
+    if (owner := owner if adopted is None else adopted.owner) is not None and owner != table_id:
+        ref.owner = owner.bytes
     return ref
 
 
@@ -380,7 +382,8 @@ def _to_live(
         first_row_id, sequence, joined_version, columns_id,
         vector_id, vector_path, offset, length, cardinality, _, _, spec_id, partition,
     ) = row  # fmt: skip
-    details = pb.SegmentColumns.FromString(stored) if with_columns or is_inline else None
+    needed = with_columns or is_inline or path.startswith(codec.BASES_PREFIX)
+    details = pb.SegmentColumns.FromString(stored) if needed else None
     beside = files[columns_id] if columns_id else ()
     found = codec.decode_columns(details, columns) if details is not None and with_columns else ()
     if beside and with_columns:
@@ -410,6 +413,7 @@ def _to_live(
         index_size,
         details.inline if details is not None and is_inline else None,
         beside,
+        None if details is None else codec.decode_adopted(details),
     )
     vector = VectorFacts(vector_id, number, vector_path, offset, length, cardinality) if vector_id else None
     return LiveSegment(facts, first_row_id, sequence, joined_version, vector, columns_id)

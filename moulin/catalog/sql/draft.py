@@ -38,7 +38,7 @@ class Draft:
         self.write = write
         self.connection = write.connection
         self.now, self.clock = write.now, write.clock
-        self._lake_uuid = lake_uuid
+        self.lake_uuid = lake_uuid
         self._kind = kind
         self._version: int | None = None
         self._lake: pb.Manifest | None = None
@@ -103,7 +103,7 @@ class Draft:
         _OUTBOX.run(self.connection, *rows)
 
     def _start(self) -> pb.Manifest:
-        return start_manifest(self._lake_uuid, self.write.incarnation, self.version, self.now, self._kind)
+        return start_manifest(self.lake_uuid, self.write.incarnation, self.version, self.now, self._kind)
 
 
 def start_manifest(lake_uuid: UUID, incarnation: int, version: int, timestamp_ns: int, kind: str) -> pb.Manifest:
@@ -163,6 +163,14 @@ def add_branches(manifest: pb.Manifest, branches: Iterable[Any], tables: Iterabl
         )
     if manifest.branches or manifest.branch_tables:
         codec.require_feature(manifest, codec.FEATURE_BRANCHES)
+
+
+def add_base_paths(manifest: pb.Manifest, rows: Iterable[Any]) -> None:
+    """Put base paths into a lake manifest; those who do not know them stop."""
+    for row in rows:
+        manifest.base_paths.add(id=row.id.bytes, name=row.name, uri=row.uri, created_at=row.created_at)
+    if manifest.base_paths:
+        codec.require_feature(manifest, codec.FEATURE_BASE_PATHS)
 
 
 def table_entry(row: Any) -> pb.TableEntry:
@@ -281,6 +289,8 @@ def add_rows(draft: Draft, table: sa.Table, ids: list[UUID]) -> None:
             add_view(draft.lake(), draft.connection, row)
         elif table is s.branches:
             add_branches(draft.lake(), [row], [])
+        elif table is s.base_paths:
+            add_base_paths(draft.lake(), [row])
         elif table is s.ingest_tokens:
             draft.lake().ingest_tokens.append(token_entry(draft.connection, row))
         else:

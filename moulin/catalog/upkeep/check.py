@@ -16,9 +16,12 @@ from moulin.catalog.manifests.index import ManifestIndex
 from moulin.catalog.segments.bases import in_level, levels
 from moulin.catalog.sql import schema as s
 from moulin.catalog.upkeep.published import published_line
-from moulin.catalog.upkeep.verification import KnownFile, known_files, projection_files
+from moulin.catalog.upkeep.verification import KnownFile, adopted_files, known_files, projection_files
 from moulin.errors import MoulinError, NotFound
+from moulin.formats.segment.opened import read_segment_footer
+from moulin.model.facts import SegmentFacts
 from moulin.storage import paths
+from moulin.storage.segment_source import open_segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ def check(catalog: Catalog, *, data: bool = True, progress: Progress | None = No
     with catalog.pool.read() as connection:
         for invariant in INVARIANTS:
             findings.extend(invariant(connection))
-        files = [*known_files(connection), *projection_files(connection)]
+        files = [*known_files(connection), *projection_files(connection), *adopted_files(connection)]
     for done, file in enumerate(files, start=1):
         findings.extend(_check_file(catalog, file, data))
         if progress:
@@ -195,7 +198,9 @@ INVARIANTS: tuple[Callable[[sa.Connection], Iterator[Finding]], ...] = (
 
 def _check_file(catalog: Catalog, file: KnownFile, data: bool) -> Iterator[Finding]:
     try:
-        if data:
+        if file.adopted is not None:
+            problem = _adopted_problem(catalog, file.adopted)
+        elif data:
             problem = file.problem(catalog.store.get(file.path))
         else:
             found = catalog.store.head(file.path).size
@@ -204,6 +209,17 @@ def _check_file(catalog: Catalog, file: KnownFile, data: bool) -> Iterator[Findi
         problem = error.message
     if problem:
         yield Finding("a file is as it was written", file.path, problem)
+
+
+def _adopted_problem(catalog: Catalog, facts: SegmentFacts) -> str | None:
+    """Whether a file of somebody else is the one that was adopted: its footer has no checksum of the rest."""
+    assert facts.adopted is not None
+    found = catalog.store.head(facts.path)
+    if facts.adopted.etag and found.etag and found.etag != facts.adopted.etag:
+        return f"it was changed after it was adopted: its ETag is {found.etag}, not {facts.adopted.etag}"
+    with open_segment(catalog.store, facts) as source:
+        read_segment_footer(source, facts.path, facts)
+    return None
 
 
 def _check_marker(catalog: Catalog) -> Iterator[Finding]:

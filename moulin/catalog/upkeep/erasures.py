@@ -68,7 +68,8 @@ def commit(catalog: Catalog, prepared: PreparedErase, report: Report) -> int:
         draft.save()
         garbage = [Garbage(path, size, ERASED) for path, size in done.files.items()]
         connection = draft.connection
-        connection.execute(t.delete().where(t.c.path.in_(list(done.files))))
+        for block in chunks(sorted(done.files)):
+            connection.execute(t.delete().where(t.c.path.in_(block)))
         throw_away(connection, garbage, 0)
         floor = draft.now + int(catalog.config.byte_floor * NANOS)
         throw_away(connection, [Garbage(path, 0, ERASED) for path in done.without_rows], floor)
@@ -175,8 +176,8 @@ def _delete(catalog: Catalog, every: Sequence[str]) -> None:
     delete_bytes(catalog.store, every, rows=True)
     t = s.trash
     with catalog.pool.unordered() as connection:
-        for path in every:
-            connection.execute(t.delete().where(t.c.path == path))
+        for block in chunks(every):
+            connection.execute(t.delete().where(t.c.path.in_(block)))
 
 
 def _sweep(catalog: Catalog, erasure: pb.Erasure) -> tuple[list[str], list[str]]:

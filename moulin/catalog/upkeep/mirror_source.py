@@ -51,7 +51,8 @@ def take(catalog: Catalog, after: int = 0) -> Source:
         after = 0 if erased else after
         newest = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
         table_ids = connection.execute(sa.select(s.tables.c.id)).scalars().all()
-        files = list(known_files(connection, after))
+        # What lies below base paths stays there: manifests name it, and a lake at the target finds it.
+        files = [file for file in known_files(connection, after) if paths.parse_base_path(file.path) is None]
     version = min(newest, catalog.publisher.published_version())
     index = _index(catalog, table_ids, after, version)
     return Source(version, files, _manifests(index, table_ids, version), index.read_bytes, erased, gone)

@@ -127,7 +127,17 @@ def sweep_orphans(catalog: Catalog, result: Collection, grace: float, floor: flo
     if recovered is not None and recovered > now - int(grace * NANOS):
         return
     before = datetime.fromtimestamp(now / NANOS, UTC) - timedelta(seconds=grace)
-    old = (info for info in catalog.store.list(paths.tables_prefix()) if info.modified < before)
+    _sweep_old(catalog, result, paths.tables_prefix(), before, now, floor)
+    for base in catalog.bases():
+        try:
+            _sweep_old(catalog, result, paths.moved_prefix(base.id, catalog.uuid), before, now, floor)
+        except MoulinError as error:  # a base path that cannot be reached stops no other clean-up
+            result.failures.append(error.message)
+
+
+def _sweep_old(catalog: Catalog, result: Collection, prefix: str, before: datetime, now: int, floor: float) -> None:
+    """Delete the orphans in a folder that are older than `before`."""
+    old = (info for info in catalog.store.list(prefix) if info.modified < before)
     for infos in _blocks(old):
         in_use = catalog.pool.in_use()  # before the catalog is asked: a commit comes before its numbers are given up
         with catalog.pool.read() as connection:

@@ -20,10 +20,13 @@ import sqlalchemy as sa
 from moulin.catalog.commit import backfills
 from moulin.catalog.sql import schema as s
 from moulin.errors import MoulinError
+from moulin.formats import manifest as codec
+from moulin.formats import messages as pb
 from moulin.formats.journal import Journal
 from moulin.formats.key_index import KeyIndex
 from moulin.formats.puffin import read_deletion_vectors
 from moulin.formats.secondary_index import IndexFile
+from moulin.model.facts import SegmentFacts
 from moulin.model.tags import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, statistics_of
 from moulin.storage import paths
 
@@ -32,12 +35,16 @@ Verify = Callable[[bytes], str | None]
 
 @dataclass(frozen=True, slots=True)
 class KnownFile:
-    """A file that the catalog names: its size and SHA-256 where they were recorded, and what else must hold."""
+    """A file that the catalog names: its size and SHA-256 where they were recorded, and what else must hold.
+
+    One with the facts of an `adopted` segment is somebody else's: its size and footer must be as they were.
+    """
 
     path: str
     size: int | None = None
     sha256: bytes | None = None
     verify: Verify | None = None
+    adopted: SegmentFacts | None = None
 
     def problem(self, data: bytes) -> str | None:
         """What is wrong with the bytes of this file, None when they are as they were written."""
@@ -56,6 +63,8 @@ def known_files(connection: sa.Connection, after: int = 0) -> Iterator[KnownFile
     g, j = s.segments, s.journals
     segments = sa.select(g.c.path, g.c.size, g.c.sha256, g.c.index_size).where(g.c.added_version > after, ~g.c.inline)
     for row in connection.execute(segments.order_by(g.c.number)):
+        if paths.is_adopted(row.path):
+            continue
         yield KnownFile(row.path, row.size, row.sha256)
         if row.index_size:
             path = paths.key_index_path(row.path)
@@ -74,6 +83,17 @@ def known_files(connection: sa.Connection, after: int = 0) -> Iterator[KnownFile
     asides = sa.select(a.c.path).where(a.c.version > after, a.c.path != "").distinct()
     yield from (KnownFile(path) for path in connection.execute(asides).scalars())
     yield from _statistics(connection)
+
+
+def adopted_files(connection: sa.Connection) -> Iterator[KnownFile]:
+    """The files of somebody else that kept versions name. A mirror does not copy them."""
+    g = s.segments
+    query = sa.select(g.c.path, g.c.size, g.c.sha256, g.c.rows, g.c.number, g.c.facts).where(sa.text(s.IN_BASE_PATH))
+    for row in connection.execute(query.order_by(g.c.path)):
+        adopted = codec.decode_adopted(pb.SegmentColumns.FromString(row.facts))
+        if adopted is not None:
+            facts = SegmentFacts(row.number, row.path, row.rows, row.size, 0, 0, 0, (), row.sha256, adopted=adopted)
+            yield KnownFile(row.path, row.size, adopted=facts)
 
 
 def projection_files(connection: sa.Connection) -> Iterator[KnownFile]:
@@ -146,7 +166,8 @@ def _holds_vectors(rows: list[Any], data: bytes) -> str | None:
         blob, vector = found.get(row.offset, (None, None))
         if blob is None or vector is None or vector.length != row.length:
             return f"the vector of segment {row.segment} is not at offset {row.offset}"
-        if not blob.referenced_data_file.endswith(row.segment_path):
+        based = paths.parse_base_path(row.segment_path)
+        if not blob.referenced_data_file.endswith(row.segment_path if based is None else based[1]):
             return f"the vector at offset {row.offset} is not for segment {row.segment}"
         if vector.cardinality != row.cardinality:
             return f"the vector of segment {row.segment} marks {vector.cardinality} rows, not {row.cardinality}"

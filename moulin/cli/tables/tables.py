@@ -9,6 +9,7 @@ import typer
 
 from moulin.cli.options import All, DatabaseName, Json, Limit, TableName, open_lake, rows_to_read, rows_to_show
 from moulin.cli.output import moment, progress, say, show_json, show_limited, show_rows, show_values, size
+from moulin.cli.tables import adoption
 from moulin.cli.tables.stats import as_values, draw
 from moulin.errors import InvalidInput
 from moulin.lake import Lake
@@ -22,6 +23,7 @@ app = typer.Typer(help="Tables.", no_args_is_help=True)
 
 
 def register(root: typer.Typer) -> None:
+    adoption.register(app)
     root.add_typer(app, name="table")
 
 

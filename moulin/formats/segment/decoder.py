@@ -123,6 +123,7 @@ class Decoder:
                 metadata=self._opened.metadata,
                 page_checksum_verification=verify,
                 arrow_extensions_enabled=True,
+                coerce_int96_timestamp_unit="us",  # of adopted files: as nanoseconds, far years would wrap around
                 read_dictionary=list(dictionaries) or None,
             )
         return self._files[key]

@@ -22,11 +22,13 @@ from moulin.formats.segment.footer import (
     footer_columns,
     read_footer_bytes,
 )
+from moulin.formats.segment.foreign import adopted_footer
 from moulin.formats.segment.index_checksums import IndexChecksums
 from moulin.formats.segment.page_bounds import Bounds
 from moulin.formats.segment.page_index import FooterMap, Pages
 from moulin.formats.segment.row_mapping import RowMapping
 from moulin.model.columns.arrays import Integers
+from moulin.model.facts import SegmentFacts
 from moulin.model.schema.arrow import Leaf, leaves
 from moulin.model.schema.values import IcebergType, Schema
 
@@ -37,12 +39,16 @@ class OpenedFile:
     """The footer of a Parquet file. Raises Corrupt, naming the file, when it is damaged. Thread-safe.
 
     A footer whose checksum is right is decoded when it is asked for: `map` needs only its bytes. `like` is a file that
-    may have the same columns.
+    may have the same columns. An adopted file needs its `facts`: they say how it is read.
     """
 
-    def __init__(self, source: pa.NativeFile, name: str, *, like: OpenedFile | None = None) -> None:
+    def __init__(
+        self, source: pa.NativeFile, name: str, *, like: OpenedFile | None = None, facts: SegmentFacts | None = None
+    ) -> None:
         self._name, self._like = name, like
-        self._footer, self.is_sealed = read_footer_bytes(source, name)
+        self._footer, self.is_sealed = read_segment_footer(source, name, facts)
+        adopted = None if facts is None else facts.adopted
+        self._constants = {} if adopted is None else dict(adopted.constants)
         self.pages: dict[tuple[int, int], Pages | None] = {}
         self.bodies: dict[tuple[int, int], Integers] = {}  # of pages that were searched, see page_search.py
         self.bounds: dict[tuple[int, int, IcebergType], Bounds | None] = {}
@@ -64,7 +70,10 @@ class OpenedFile:
     @cached_property
     def arrow(self) -> pa.Schema:
         nothing = pa.BufferReader(b"")  # the footer is given
-        return pq.ParquetFile(nothing, metadata=self.metadata, arrow_extensions_enabled=True).schema_arrow
+        file = pq.ParquetFile(
+            nothing, metadata=self.metadata, arrow_extensions_enabled=True, coerce_int96_timestamp_unit="us"
+        )
+        return file.schema_arrow
 
     @cached_property
     def leaves(self) -> Sequence[Leaf]:
@@ -111,7 +120,9 @@ class OpenedFile:
         """How rows of the file become those of `schema`."""
         found = self._with(schema)
         if columns not in found.mappings:
-            found.mappings[columns] = RowMapping(self.arrow, schema, columns, name=self._name)
+            found.mappings[columns] = RowMapping(
+                self.arrow, schema, columns, name=self._name, constants=self._constants
+            )
         return found.mappings[columns]
 
     def group_facts(self, schema: Schema, group: int) -> Mapping[int, Any]:
@@ -137,6 +148,17 @@ class OpenedFile:
         return found
 
 
+def read_segment_footer(source: pa.NativeFile, name: str, facts: SegmentFacts | None = None) -> tuple[bytes, bool]:
+    """The footer of a segment and whether it is sealed; that of an adopted file with the field ids of its table.
+
+    Where a segment has column files, whoever opened them together has put these in.
+    """
+    footer, is_sealed = read_footer_bytes(source, name)
+    if facts is None or facts.adopted is None or facts.files:
+        return footer, is_sealed
+    return adopted_footer(footer, facts, facts.adopted), False
+
+
 class _WithSchema:
     """What follows from a file and a schema, which it keeps alive: it is known by its identity."""
 
@@ -149,4 +171,4 @@ class _WithSchema:
         self.facts: dict[int, GroupFacts] = {}
 
 
-__all__ = ["OpenedFile"]
+__all__ = ["OpenedFile", "read_segment_footer"]

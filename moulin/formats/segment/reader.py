@@ -32,7 +32,7 @@ from moulin.formats.segment.row_mapping import RowMapping
 from moulin.formats.segment.sieve import sift
 from moulin.model.columns import compute as pc
 from moulin.model.columns.arrays import Integers
-from moulin.model.facts import ColumnFacts
+from moulin.model.facts import ColumnFacts, SegmentFacts
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.evaluation import evaluate
 from moulin.model.schema.arrow import (
@@ -62,10 +62,11 @@ _POSITION_FIELD = pa.field(POSITION, pa.int64(), nullable=False)
 class SegmentReader:
     """One file, read with `schema` by field id; `columns` names the top-level columns to give, in order (None: all).
 
-    `source` is a path or a random-access file, which `close` closes. `name` stands for the file in messages. With
-    `verify`, the checksum of every page that is read is checked; the footer's always is. Damage raises Corrupt. A
-    reader belongs to one thread. `opened` is what another reader of the same file had as its `opened`;
-    with `trust`, pages that this other one has checked are not checked again.
+    `source` is a path or a random-access file, which `close` closes. `name` stands for the file in messages. `facts`
+    are those of the segment, which an adopted one is read by. With `verify`, the checksum of every page that is read
+    is checked, where it has one; the footer's always is. Damage raises Corrupt. A reader belongs to one thread.
+    `opened` is what another reader of the same file had as its `opened`; with `trust`, pages that this other one has
+    checked are not checked again.
     """
 
     def __init__(
@@ -75,12 +76,13 @@ class SegmentReader:
         *,
         columns: Sequence[str] | None = None,
         name: str | None = None,
+        facts: SegmentFacts | None = None,
         verify: bool = True,
         opened: OpenedFile | None = None,
         trust: bool = False,
     ) -> None:
         path = os.fspath(source) if isinstance(source, str | os.PathLike) else None
-        self.name = name or path or "the segment"
+        self.name = name or (facts.path if facts is not None else path) or "the segment"
         self._schema = schema
         self._columns = tuple(field.name for field in schema.fields) if columns is None else tuple(columns)
         self._verify = verify
@@ -88,7 +90,7 @@ class SegmentReader:
         self._own = False
         with self._reading():
             self._source: pa.NativeFile = source if path is None else pa.OSFile(path)
-            self.opened = opened or OpenedFile(self._source, self.name)
+            self.opened = opened or OpenedFile(self._source, self.name, facts=facts)
         self._own = self.opened.own
         self._decoder = Decoder(self._source, self.opened, verify=verify, trust=trust)
         self._leaves, self._metadata = self.opened.leaves, self.opened.metadata

@@ -6,18 +6,27 @@ for each column, or None where the stored arrays serve as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from moulin.errors import Corrupt, FailedPrecondition, InvalidInput
 from moulin.model.columns import compute as pc
+from moulin.model.layout.bounds import bound_from_bytes
 from moulin.model.schema.arrow import arrow_field, arrow_type, field_id
 from moulin.model.schema.defaults import default_value
-from moulin.model.schema.values import IcebergType, ListType, MapType, NestedField, Schema, StructType
+from moulin.model.schema.values import (
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    Schema,
+    StructType,
+)
 
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 _Convert = Callable[[pa.Array], pa.Array]
@@ -27,11 +36,18 @@ class RowMapping:
     """How rows of a file with the Arrow schema `file_schema` become rows of `schema`.
 
     `columns` names top-level columns of `schema` in the order wanted; None takes all. `name` is the file in messages.
+    `constants` are values of columns that the file lacks, as single-value bytes by field id.
     `leaves` are the indexes of the file's leaf columns to read, ascending; `apply` takes rows of exactly these.
     """
 
     def __init__(
-        self, file_schema: pa.Schema, schema: Schema, columns: Sequence[str] | None = None, *, name: str = "the file"
+        self,
+        file_schema: pa.Schema,
+        schema: Schema,
+        columns: Sequence[str] | None = None,
+        *,
+        name: str = "the file",
+        constants: Mapping[int, bytes | None] | None = None,
     ) -> None:
         wanted = _wanted(schema, columns)
         stored = _numbered(file_schema)
@@ -47,7 +63,7 @@ class RowMapping:
         self._columns = tuple(
             _Column(field.name, indexes[field.field_id], matches[field.field_id].convert)
             if field.field_id in matches
-            else _Column(field.name, None, _filler(field, name))
+            else _Column(field.name, None, _constant(field, constants) or _filler(field, name))
             for field in wanted
         )
 
@@ -228,6 +244,26 @@ def _match_map(stored: _Stored, wanted: MapType, where: str) -> _Match:
     return _Match(key.leaves + value.leaves, kind, convert)
 
 
+def _constant(field: NestedField, constants: Mapping[int, bytes | None] | None) -> _Convert | None:
+    """What a column holds that has one value in the whole file; None when it is not such a column."""
+    if not constants or field.field_id not in constants:
+        return None
+    kind, data = arrow_type(field.field_type), constants[field.field_id]
+    if data is None:
+        return lambda rows: _blank(kind, len(rows))
+    assert isinstance(field.field_type, PrimitiveType)
+    scalar = arrow_scalar(field.field_type, bound_from_bytes(field.field_type, data))
+    return lambda rows: pa.repeat(scalar, len(rows))
+
+
+def arrow_scalar(kind: PrimitiveType, value: Any) -> pa.Scalar:
+    """A value as bounds and constants have it, in the Arrow type of `kind`: times are numbers there."""
+    target = arrow_type(kind)
+    if isinstance(value, int) and pt.is_temporal(target):
+        return pa.scalar(value, pa.int32() if pt.is_date(target) else pa.int64()).cast(target)
+    return pa.scalar(value, target)
+
+
 def _filler(field: NestedField, where: str) -> _Convert:
     """What a column holds in rows that were stored before it was added: its default, or null."""
     kind, default = arrow_type(field.field_type), default_value(field)
@@ -277,4 +313,4 @@ def _offsets(array: pa.Array) -> tuple[pa.Array, int, int]:
     return (pc.subtract(offsets, first) if first or offsets.offset else offsets), first, last - first
 
 
-__all__ = ["RowMapping"]
+__all__ = ["RowMapping", "arrow_scalar"]

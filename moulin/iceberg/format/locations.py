@@ -16,8 +16,8 @@ def location(store: Store, path: str) -> str:
 
 def locator(store: Store) -> Callable[[str], str]:
     """`location` of paths that the catalog knows, for many of them."""
-    prefix = location(store, "x").removesuffix("x")
-    return lambda path: prefix + path
+    prefix, elsewhere = location(store, "x").removesuffix("x"), f"{paths.bases_prefix()}/"
+    return lambda path: location(store, path) if path.startswith(elsewhere) else prefix + path
 
 
 def is_here(store: Store, path: str, where: str) -> bool:

@@ -13,6 +13,7 @@ from moulin._proto.moulin.format.v1 import manifest_pb2 as pb
 from moulin.catalog.objects.projections import DataCommit
 from moulin.errors import InvalidInput, Unsupported
 from moulin.formats import manifest as codec
+from moulin.iceberg.format.adopted import require_readable
 from moulin.iceberg.format.avro import manifest_list_schema, manifest_schema, read_header, write_avro
 from moulin.iceberg.format.data_entries import DataEntryEncoder, avro_file
 from moulin.iceberg.format.deletes import DeleteFile, delete_file_record
@@ -182,6 +183,8 @@ class ManifestWriter:
         encoded = []
         for entry in entries:
             segment, facts = entry.segment, entry.segment.facts
+            if facts.adopted is not None and entry.status != DELETED:
+                require_readable(self.state, facts, facts.adopted)
             found = stored.get(facts.number)
             if found is None:  # cleaned up since: what is known of it came with the change that removed it
                 columns = codec.encode_columns(facts.columns, facts.split_offsets)

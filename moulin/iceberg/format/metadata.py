@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -177,9 +178,26 @@ def _without_defaults(value: Any) -> Any:
 
 def properties(state: TableState) -> dict[str, str]:
     """The table's own, and what engines must know: they may not clean up files that only the catalog knows of."""
-    mapping = create_mapping_from_schema(to_pyiceberg_schema(state.schema)).model_dump_json()
+    mapping = name_mapping(state)
     own = {key: value for key, value in shown(state.properties).items() if key != FORMAT_PROPERTY}
     return {NAME_MAPPING: mapping, "write.delete.mode": "merge-on-read", **own, "gc.enabled": "false"}
+
+
+def name_mapping(state: TableState) -> str:
+    """The names by which files without field ids are read: those of now, and for a column that was renamed, older ones.
+
+    An older name that another column has or had is left out.
+    """
+    mapping = json.loads(create_mapping_from_schema(to_pyiceberg_schema(state.schema)).model_dump_json())
+    owners: dict[str, set[int]] = {}
+    for schema in state.schemas.values():
+        for column in schema.fields:
+            owners.setdefault(column.name, set()).add(column.field_id)
+    for one in mapping:
+        number = one.get("field-id")
+        older = [name for name, numbers in owners.items() if numbers == {number} and name not in one["names"]]
+        one["names"] = [*one["names"], *sorted(older)]
+    return json.dumps(mapping)
 
 
 def _sort_orders(state: TableState) -> list[Json]:

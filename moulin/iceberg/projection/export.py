@@ -7,6 +7,7 @@ one snapshot is that of the version; branches and tags that name it come along, 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -193,5 +194,7 @@ class _Exporter:
 
 def _copied(path: str) -> str:
     """Where the copy of a segment goes: one folder for all, named by number and file."""
+    if paths.is_adopted(path):
+        return f"data/adopted-{hashlib.sha256(path.encode()).hexdigest()[:16]}.parquet"
     number = paths.segment_number(path)
     return f"data/{'' if number is None else f'{number}-'}{path.rpartition('/')[2]}"

@@ -21,6 +21,7 @@ from moulin.errors import InvalidInput
 from moulin.meta.client.connection import Connection
 from moulin.meta.client.tasks import ClientTasks
 from moulin.meta.client.tokens import ClientTokens
+from moulin.meta.codec.lake.base_path import from_message_base_path
 from moulin.meta.codec.lake.branch import from_message_branch, from_message_branch_table
 from moulin.meta.codec.lake.commit import from_message_result, to_message_commit
 from moulin.meta.codec.lake.database import from_message_database, from_message_preview
@@ -35,7 +36,9 @@ from moulin.meta.codec.lake.version import from_message_commit_info
 from moulin.meta.codec.lake.view import from_message_view, to_message_query
 from moulin.meta.roles import CATALOG_READS
 from moulin.model import request_ids
+from moulin.model.columns.batching import batched
 from moulin.model.entities import (
+    BasePath,
     Branch,
     BranchTable,
     CommitInfo,
@@ -52,6 +55,7 @@ from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 
 # Calls that may be repeated when it is not known whether they arrived. A commit may, too, as it carries a request id.
+_PATHS: Final = 1000  # asked about in one call
 _AGAIN: Final = frozenset(
     {*CATALOG_READS, "Commit", "PublishBranch", "ReserveSegments", "GetRegionNumber", "ReleaseRegion"}
 )
@@ -159,6 +163,24 @@ class ClientCatalog:
 
     def resurrect_branch(self, name: str) -> Branch:
         return from_message_branch(self._call("ResurrectBranch", pb.BranchRef, name=name))
+
+    # Base paths
+
+    def add_base(self, name: str, uri: str) -> BasePath:
+        return from_message_base_path(self._call("AddBase", pb.BasePath, name=name, uri=uri))
+
+    def bases(self) -> list[BasePath]:
+        return list(map(from_message_base_path, self._call("ListBases", pb.ListBasesRequest).bases))
+
+    def drop_base(self, name: str) -> BasePath:
+        return from_message_base_path(self._call("DropBase", pb.BasePathRef, name=name))
+
+    def known_paths(self, table_id: UUID, paths: Sequence[str]) -> list[str]:
+        found: list[str] = []
+        for block in batched(paths, _PATHS):
+            asked = {"table_id": str(table_id), "paths": block}
+            found += self._call("ListKnownPaths", pb.ListKnownPathsRequest, **asked).paths
+        return found
 
     # Tables
 

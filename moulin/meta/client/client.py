@@ -16,6 +16,7 @@ from moulin.lake import Lake
 from moulin.meta.client.catalog import ClientCatalog
 from moulin.meta.client.connection import Connection
 from moulin.meta.client.streams import MetaRegistry
+from moulin.storage.bases import BasesStore, Options
 from moulin.storage.cache import open_cached
 from moulin.table.ports import Duck, Exporter, Spark
 
@@ -28,6 +29,7 @@ def open_lake(
     *,
     storage: str | None = None,
     storage_options: Mapping[str, str] | None = None,
+    base_options: Options | None = None,
     token: str | None = None,
     certificate: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -46,8 +48,9 @@ def open_lake(
         connection.tag(told.settings.get("cluster_id") or told.id)
         config = load_config(defaults=_defaults(told.settings), **settings or {})
         options = {**told.storage_options, **(storage_options or {})}
-        store = open_cached(storage or told.storage_uri, options or None, config)
+        own = open_cached(storage or told.storage_uri, options or None, config)
         catalog = ClientCatalog(connection, UUID(told.id), config, may_write=told.role != "read")
+        store = BasesStore(own, config, base_options).follow(catalog.bases)
         return Lake(catalog, store, uri, make_spark, make_exporter, make_duck)
     except BaseException:
         connection.close()

@@ -19,6 +19,7 @@ from moulin.catalog.tasks.merge_tasks import COMPACT, FILL, PlannedTask
 from moulin.errors import InvalidInput
 from moulin.meta.auth import caller
 from moulin.meta.codec.id import from_message_id
+from moulin.meta.codec.lake.base_path import to_message_base_path
 from moulin.meta.codec.lake.branch import to_message_branch, to_message_branch_table
 from moulin.meta.codec.lake.commit import from_message_commit, to_message_result
 from moulin.meta.codec.lake.database import to_message_database, to_message_preview
@@ -138,6 +139,21 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def ResurrectBranch(self, request: pb.BranchRef, context: Any) -> pb.Branch:
         return to_message_branch(self._catalog.resurrect_branch(request.name))
+
+    # Base paths
+
+    def AddBase(self, request: pb.BasePath, context: Any) -> pb.BasePath:
+        return to_message_base_path(self._catalog.add_base(request.name, request.uri))
+
+    def ListBases(self, request: pb.ListBasesRequest, context: Any) -> pb.ListBasesResponse:
+        return pb.ListBasesResponse(bases=map(to_message_base_path, self._catalog.bases()))
+
+    def DropBase(self, request: pb.BasePathRef, context: Any) -> pb.BasePath:
+        return to_message_base_path(self._catalog.drop_base(request.name))
+
+    def ListKnownPaths(self, request: pb.ListKnownPathsRequest, context: Any) -> pb.ListKnownPathsResponse:
+        table_id = from_message_id(request.table_id, "table_id")
+        return pb.ListKnownPathsResponse(paths=self._catalog.known_paths(table_id, request.paths))
 
     # Tables
 

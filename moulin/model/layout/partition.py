@@ -184,7 +184,7 @@ def decode_partition(spec: PartitionSpec, schema: Schema, values: PartitionTuple
 
     A field whose source column was dropped keeps its bytes, unless its transform alone tells the type.
     """
-    return {field.name: _as_python(kind, value) for field, kind, value in _decoded(spec, schema, values)}
+    return {field.name: python_value(kind, value) for field, kind, value in _decoded(spec, schema, values)}
 
 
 def format_partition(spec: PartitionSpec, schema: Schema, values: PartitionTuple) -> str:
@@ -280,7 +280,8 @@ def _decoded(
     return result
 
 
-def _as_python(kind: IcebergType, value: Any) -> Any:
+def python_value(kind: IcebergType, value: Any) -> Any:
+    """A value as bounds and partitions have it, in Python's own type for dates and times where there is one."""
     convert = _PYTHON.get(type(kind))
     if value is None or convert is None:
         return value
@@ -318,4 +319,5 @@ __all__ = [
     "decode_partition",
     "format_partition",
     "parse_spec",
+    "python_value",
 ]

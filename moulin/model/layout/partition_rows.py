@@ -72,6 +72,11 @@ def _encode(kind: IcebergType, array: pa.Array) -> tuple[_Codes, list[bytes | No
     return encoded.indices.to_numpy(), [_to_bytes(kind, value) for value in distinct.to_pylist()]
 
 
+def encoded_values(kind: IcebergType, array: pa.Array) -> list[bytes | None]:
+    """The bytes of the distinct values of an array."""
+    return _encode(kind, array)[1]
+
+
 def _to_bytes(kind: IcebergType, value: Any) -> bytes | None:
     if value is None:
         return None
@@ -80,4 +85,4 @@ def _to_bytes(kind: IcebergType, value: Any) -> bytes | None:
     return to_bytes(kind, value)
 
 
-__all__ = ["partition_codes", "split_by_partition"]
+__all__ = ["encoded_values", "partition_codes", "split_by_partition"]

@@ -2,7 +2,8 @@
 
 Segments are grouped by what their scan must do: those without a deletion vector are read as they are, those with one
 are tested by row index against a bitmap that every task gets, and so are few rows without one where that saves a scan;
-files of older schemas that need converting are scanned apart. The result is the union.
+files of older schemas that need converting are scanned apart, and those below base paths are read by tasks in Python.
+The result is the union.
 """
 
 # Decisions: docs/decisions/0164, docs/decisions/0391
@@ -48,6 +49,7 @@ from moulin.pipeline.read.segment_scan import planned_scan
 from moulin.pipeline.read.staging import Staging, by_owner
 from moulin.pipeline.session import frame_of, is_local
 from moulin.sized_cache import SizedCache
+from moulin.storage.paths import parse_base_path
 from moulin.table.commit.segment_rows import written_schema
 from moulin.table.context import Context
 from moulin.table.find.index_search import narrow
@@ -124,6 +126,11 @@ class TableReader:
             store = self._context.store
             return planned_scan(self._spark, store, state.schema, segments, located=located, lineage=lineage)
         scans: list[DataFrame] = []
+        if apart := [segment for segment in segments if parse_base_path(segment.facts.path) is not None]:
+            store = self._context.store
+            scans.append(planned_scan(self._spark, store, state.schema, apart, located=located, lineage=lineage))
+            numbers = {segment.facts.number for segment in apart}
+            segments = [segment for segment in segments if segment.facts.number not in numbers]
         if not is_local(str(self._spark.sparkContext.master)):
             beside = [s for s in segments if s.facts.files]  # no file holds all of their columns
             segments = [s for s in segments if not s.facts.files]

@@ -52,9 +52,7 @@ class SegmentScan:
         filtered = not predicate.is_true
         for segment in segments:
             facts = segment.facts
-            reader = SegmentReader(
-                open_rows(self.store, facts), self.schema, columns=list(self.columns), name=facts.path
-            )
+            reader = SegmentReader(open_rows(self.store, facts), self.schema, columns=list(self.columns), facts=facts)
             batches = reader.batches(
                 deleted=None if segment.vector is None else read_vector(self.store, segment.vector, facts.rows),
                 expression=predicate.expression if filtered else None,

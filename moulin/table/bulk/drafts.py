@@ -157,7 +157,7 @@ def _cuts(context: Context, added: Sequence[SegmentFacts]) -> list[bytes]:
 
 def _repeated(context: Context, plan: BulkPlan, facts: SegmentFacts, position: int) -> InvalidInput:
     source = open_rows(context.store, facts)
-    with SegmentReader(source, plan.layout.schema, columns=plan.key.names, name=facts.path) as reader:
+    with SegmentReader(source, plan.layout.schema, columns=plan.key.names, facts=facts) as reader:
         return duplicate_key(plan.key, reader.table(start=position, stop=position + 1), 0)
 
 

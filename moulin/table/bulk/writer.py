@@ -234,7 +234,7 @@ def _target_rows(
         mine = np.flatnonzero(located.segments == number)
         facts = by_number[number].facts
         source: Any = open_rows(tools.store, facts)
-        with SegmentReader(source, plan.layout.schema, columns=columns, name=facts.path) as reader:
+        with SegmentReader(source, plan.layout.schema, columns=columns, facts=facts) as reader:
             starts = np.asarray(reader.group_starts)
             groups = np.searchsorted(starts, located.positions[mine], side="right") - 1
             for group in distinct(groups).tolist():

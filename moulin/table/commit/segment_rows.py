@@ -16,6 +16,7 @@ from moulin.model.facts import SegmentFacts
 from moulin.model.schema.values import NestedField, Schema
 from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
+from moulin.table.commit.adopted_bytes import AdoptedBytes
 
 
 def with_files_of(facts: SegmentFacts, schema: Schema, names: Iterable[str]) -> SegmentFacts:
@@ -37,9 +38,16 @@ def open_rows(
     """
     if not facts.files:
         return open_segment(store, facts)
-    parts = [Part(facts.path, facts.size, partial(open_segment, store, facts))]
+    parts = [_base(store, facts)]
     parts += [Part(file.path, file.size, partial(store.reader, file.path, file.size)) for file in facts.files]
     return open_stitched(parts, page_indexes=page_indexes, end_size=end_size)
+
+
+def _base(store: Store, facts: SegmentFacts) -> Part:
+    if facts.adopted is None:
+        return Part(facts.path, facts.size, partial(open_segment, store, facts))
+    file = AdoptedBytes(store, facts)
+    return Part(facts.path, file.size, lambda: pa.PythonFile(file, mode="r"))
 
 
 def written_schema(state: TableState, facts: SegmentFacts) -> Schema:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from uuid import UUID
 
 from moulin.catalog.commit.table_commit import CommitResult
 from moulin.catalog.tasks.merge_tasks import PlannedTask
-from moulin.errors import MoulinError
+from moulin.errors import Corrupt, MoulinError
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
@@ -28,6 +30,7 @@ from moulin.table.properties import effective
 from moulin.table.runner import Stopped, TaskRunner, in_turn, never, side_by_side
 
 _SMALL = 64 << 20
+_CHUNK = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,35 @@ def compact_segments(context: Context, state: TableState, segments: Sequence[Liv
     return _Groups(context, state, f"compact {new_id()}", None, None, never, total, nothing).run(groups)
 
 
+def rewrite_at(
+    context: Context,
+    state: TableState,
+    segments: Sequence[LiveSegment],
+    place: str,
+    progress: Callable[[int, int], None] | None = None,
+) -> Compaction:
+    """Write each of these segments anew below `place`, by itself, verify it and commit it.
+
+    What another worker has is left to it. A task that this process leaves behind is done by a worker, in the lake's own
+    storage: no row is lost, and the segment can be written anew again.
+    """
+    held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in segments])
+    groups = rewrite_each([segment for segment in segments if segment.facts.number not in held])
+    total, nothing = sum(group.size for group in groups), Compaction(state.head_version)
+    return _Groups(context, state, f"move {new_id()}", None, progress, never, total, nothing, place).run(groups)
+
+
+def _verify(context: Context, change: CompactionChange) -> None:
+    """Read what was written, and compare it with what was to be written: the inputs go when it is committed."""
+    for facts in change.added:
+        digest = hashlib.sha256()
+        with context.store.reader(facts.path, facts.size) as source:
+            while piece := source.read(_CHUNK):
+                digest.update(piece)
+        if digest.digest() != facts.sha256:
+            raise Corrupt(f"{facts.path} is not what was written there: nothing was moved. Look at the base path.")
+
+
 def fold(context: Context, state: TableState) -> Compaction:
     """Write segments that have column files as one file each. What a living worker has is left to it.
 
@@ -110,6 +142,7 @@ class _Groups:
     stopped: Callable[[], bool]
     total: int
     result: Compaction
+    place: str = ""
     _done: int = 0
     _held: set[Claim] = field(default_factory=set)
     _claiming: threading.Lock = field(default_factory=threading.Lock)
@@ -134,7 +167,8 @@ class _Groups:
     def _run(self, group: Group) -> None:
         claim = self._claim(group)
         if claim is not None:
-            change, committed = _run_claimed(self.context, self.state, group, claim, self.runner, self._is_over)
+            run = partial(_run_claimed, self.context, self.state, group, claim, self.runner, self._is_over)
+            change, committed = run(self.place)
         with self._counting:
             if claim is not None:
                 self.result = _sum(self.result, committed.version, group, change)
@@ -211,6 +245,7 @@ def _run_claimed(
     claim: Claim,
     runner: TaskRunner | None,
     stopped: Callable[[], bool],
+    place: str,
 ) -> tuple[CompactionChange, CommitResult]:
     """Run and commit one task; whatever goes wrong, its inputs are free again for whoever calls next.
 
@@ -220,7 +255,9 @@ def _run_claimed(
     try:
         with heartbeats(context.catalog, claim) as lost:
             over = lambda: lost.is_set() or stopped()  # noqa: E731
-            change = compact_group(context, state, group, segment_bytes, runner, claim, over)
+            change = compact_group(context, state, group, segment_bytes, runner, claim, over, place)
+            if place:
+                _verify(context, change)
             return change, commit_compaction(context, change)
     except BaseException:
         _forget(context, claim)

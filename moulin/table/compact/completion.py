@@ -95,7 +95,15 @@ def _inputs(context: Context, claimed: ClaimedTask) -> list[LiveSegment]:
     found = context.own_catalog().maintenance.segments_with_vectors(claimed.table_id, claimed.inputs)
     if len(found) < len(claimed.inputs):
         raise FailedPrecondition("Inputs of the merge task are gone; drop what was written and ask for another task.")
-    return found
+    live = context.catalog.segments_by_number(claimed.table_id, claimed.inputs, context.catalog.version())
+    return [_with_columns(segment, live.get(segment.facts.number)) for segment in found]
+
+
+def _with_columns(segment: LiveSegment, now: LiveSegment | None) -> LiveSegment:
+    """A segment with the column files that it has now: they are for all of its rows, whichever are deleted."""
+    if now is None or now.columns_id == segment.columns_id:
+        return segment
+    return replace(segment, facts=now.facts, columns_id=now.columns_id)
 
 
 def _checked(

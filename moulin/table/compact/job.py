@@ -31,12 +31,16 @@ def compact_group(
     runner: TaskRunner | None = None,
     claim: Claim | None = None,
     stopped: Callable[[], bool] = never,
+    place: str = "",
 ) -> CompactionChange:
-    """Run the slices of one compaction; the change still has to be committed. Raises Stopped once `stopped()`."""
+    """Run the slices of one compaction; the change still has to be committed. Raises Stopped once `stopped()`.
+
+    Outputs are written below `place`, a folder of the lake below a base path, or in the lake's own storage.
+    """
     first = context.catalog.reserve_segments(_NUMBERS)
     slices = cut(
         context.store,
-        Layout.of(state),
+        replace(Layout.of(state), place=place),
         group,
         segment_bytes=segment_bytes,
         cores=os.cpu_count() or 1,

@@ -213,7 +213,7 @@ class _Reading:
     def _open(self, columns: Sequence[str] | None = None) -> SegmentReader:
         facts, store = self.range.segment.facts, self.work.store
         source = open_rows(store, facts)
-        return SegmentReader(source, self.work.layout.schema, columns=columns, name=facts.path)
+        return SegmentReader(source, self.work.layout.schema, columns=columns, facts=facts)
 
 
 def _read_whole(work: CompactionSlice, readers: Sequence[_Reading]) -> pa.Table | None:

@@ -18,6 +18,7 @@ from moulin.model.facts import LiveSegment
 from moulin.model.layout.size_tier import size_tier
 from moulin.model.layout.sort_order import NullOrder, SortDirection
 from moulin.model.schema.arrow import arrow_schema
+from moulin.storage.paths import parse_moved
 from moulin.storage.store import Store
 from moulin.table.commit.segment_rows import open_rows
 from moulin.table.compact.kernel import MEMORY_BYTES, CompactionSlice, InputRange
@@ -79,7 +80,7 @@ def pick(
         lost = everything and spec_id in lost_specs
         worth.sort(key=lambda s: (s.facts.time_min or 0, s.facts.number))
         for stretch in _stretches(worth, config.merge_max_bytes, bounds):
-            alone = bounds.min_inputs == 1 and any(_is_worn(s) or s.facts.level == 0 for s in stretch)
+            alone = bounds.min_inputs == 1 and any(_is_worn(s) or _is_fresh(s) for s in stretch)
             if len(stretch) >= max(bounds.min_inputs, 2) or alone or lost:
                 size = sum(s.facts.size for s in stretch)
                 deepest = max(s.facts.level for s in stretch)
@@ -176,7 +177,16 @@ def _with_overlap(chosen: Sequence[LiveSegment], members: Sequence[LiveSegment],
 
 
 def _needs_compaction(segment: LiveSegment, segment_bytes: int) -> bool:
-    return segment.facts.level == 0 or segment.facts.size < segment_bytes // 2 or _is_worn(segment)
+    """Whether it is fresh, small or worn. A segment below a base path stays there: an adopted one unless it is small
+    or worn, one that was moved unless it is worn."""
+    facts = segment.facts
+    if facts.adopted is None and parse_moved(facts.path) is not None:
+        return _is_worn(segment)
+    return _is_fresh(segment) or facts.size < segment_bytes // 2 or _is_worn(segment)
+
+
+def _is_fresh(segment: LiveSegment) -> bool:
+    return segment.facts.level == 0 and segment.facts.adopted is None
 
 
 def _is_worn(segment: LiveSegment) -> bool:
@@ -295,7 +305,7 @@ def _cut_inputs(
 def _key(store: Store, layout: Layout, segment: LiveSegment, name: str) -> Iterator[pa.ChunkedArray]:
     """The first sort column of a segment, all positions, in pieces, in the storage type that can be compared."""
     source = open_rows(store, segment.facts)
-    with SegmentReader(source, layout.schema, columns=[name], name=segment.facts.path) as reader:
+    with SegmentReader(source, layout.schema, columns=[name], facts=segment.facts) as reader:
         for piece in reader.pieces(_KEY_BYTES):
             key = piece.column(0)
             yield key.cast(pa.binary(16)) if key.type == pa.uuid() else key

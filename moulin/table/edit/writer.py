@@ -24,6 +24,7 @@ from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.rows.conversion import Misfit, Target, absent, check_required
 from moulin.model.rows.rows import RowsOf
 from moulin.model.schema.arrow import ROW_ID, arrow_schema, lineage_fields
+from moulin.storage.segment_source import open_segment
 from moulin.table.bulk.writer import NEW_REGION, BulkPlan, RegionRun, WorkerTools, duplicate_key, in_order
 from moulin.table.edit.edits import CLAUSE, PLACE, POSITION, SEGMENT, Action, Clause, EditPlan
 from moulin.table.find.locate import Tools, locate
@@ -267,8 +268,8 @@ def require_successors(plan: EditPlan, bulk: BulkPlan, drafts: Iterable[UpsertDr
 
 def _known_key(plan: EditPlan, bulk: BulkPlan, segment: LiveSegment, position: int) -> InvalidInput:
     facts = segment.facts
-    source = plan.store.reader(facts.path, facts.size)
-    with SegmentReader(source, plan.layout.schema, columns=bulk.key.names, name=facts.path) as reader:
+    source = open_segment(plan.store, facts)
+    with SegmentReader(source, plan.layout.schema, columns=bulk.key.names, facts=facts) as reader:
         value = bulk.key.values(reader.table(start=position, stop=position + 1))[0]
     return InvalidInput(
         f"Table {plan.table} has a row of the key {value!r}, which the statement would insert: match rows by the key, "

@@ -268,7 +268,8 @@ def _unreachable(family: Relatives) -> list[str]:
         "exports, copies made with copy=True, and files that engines or users wrote elsewhere",
         "mirrors: each takes the erase over when it next runs",
         "old versions of objects that the store keeps, snapshots and backups of disks, caches of other machines",
-        "logs, query results and checkpoints of other systems",
+        "logs, query results and checkpoints of other systems, and statistics that engines wrote about columns",
+        "folders of purged tables, until clean-up has deleted them",
     ]
     if family.dropped:
         names = sorted(family.states[one].full_name for one in family.dropped)

@@ -147,7 +147,7 @@ def _read(work: IndexSlice | CarrySlice, segment: LiveSegment) -> _Entries:
     field, kind = work.schema.find_field(work.field_id), _values_type(work)
     facts = segment.facts
     positions, payload = [_NONE], []
-    with SegmentReader(open_rows(work.store, facts), work.schema, columns=[field.name], name=facts.path) as reader:
+    with SegmentReader(open_rows(work.store, facts), work.schema, columns=[field.name], facts=facts) as reader:
         for batch in reader.batches(position=True):
             column = batch.column(field.name)
             rows = batch.column(POSITION).to_numpy()

@@ -47,18 +47,20 @@ def open_reader(
     known = _key(store, facts)
     opened = None if known is None else _FOOTERS.find(known)
     source: pa.NativeFile = open_rows(store, facts, end_size=None if opened is None else opened.end_size)
-    trust = store.is_local and facts.inline is None and known is not None
-    reader = SegmentReader(source, schema, columns=columns, name=facts.path, opened=opened, trust=trust)
+    trust = store.is_local and facts.inline is None and facts.adopted is None and known is not None
+    reader = SegmentReader(source, schema, columns=columns, facts=facts, opened=opened, trust=trust)
     if opened is None and known is not None:
         _FOOTERS.keep(known, reader.opened)
     return reader
 
 
 def open_small(store: Store, facts: SegmentFacts, like: OpenedFile | None = None) -> SmallFile | None:
-    """All bytes of a small segment, and its footer; None when its size is not what the catalog says.
+    """All bytes of a small segment, and its footer; None when its size is not what the catalog says, or it is adopted.
 
     `like` is a segment that may have the same columns.
     """
+    if facts.adopted is not None:
+        return None
     known = _key(store, facts)
     data = store.get(facts.path) if facts.inline is None else facts.inline
     if len(data) != facts.size or known is None:
@@ -76,6 +78,8 @@ def _key(store: Store, facts: SegmentFacts) -> Hashable | None:
     """Names the files of a segment as they are now; None when they cannot be looked at."""
     held = facts.inline
     base = _file_key(store, facts.path, facts.size) if held is None else (facts.path, crc32(held))
+    if facts.adopted is not None:  # the file of somebody else may be replaced at any time: it is looked at anew
+        base = None if store.local_path(facts.path) is None else (base, facts.adopted)
     if not facts.files:
         return base
     keys = (base, *(_file_key(store, file.path, file.size) for file in facts.files))

@@ -23,7 +23,8 @@ class Layout:
     """Schema, partitioning and order that new segments of a table are written with.
 
     `cluster_by` names the columns that compactions put rows together by; `files` and `append_bytes` are what the
-    table's properties say of files and of the size of appended ones.
+    table's properties say of files and of the size of appended ones. Segments are written below `place`, which is empty
+    or a folder of the lake below a base path.
     """
 
     table_id: UUID
@@ -35,6 +36,7 @@ class Layout:
     cluster_by: tuple[str, ...] = ()
     files: FileSettings = field(default_factory=FileSettings)
     append_bytes: int | None = None
+    place: str = ""
 
     @cached_property
     def key(self) -> Key | None:

@@ -186,7 +186,7 @@ def write_segment(
     """
     if nans is None and isinstance(tables, list):
         nans = frozenset[int]().union(*map(nan_fields, tables))
-    path = paths.segment_path(layout.table_id, number, secrets.token_hex(4))
+    path = layout.place + paths.segment_path(layout.table_id, number, secrets.token_hex(4))
     keys = None if layout.key is None else _Keys(layout.key, leading)
     held = pa.BufferOutputStream() if inline else None
     with store.writer(path) if held is None else nullcontext(held) as sink:

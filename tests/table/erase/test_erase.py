@@ -73,7 +73,12 @@ def test_an_erased_value_is_in_no_byte_of_the_lake(lake: Lake, tmp_path: Path) -
 
 @in_a_folder
 @pytest.mark.parametrize(
-    "options", [{"partition_by": ["user"]}, {"partition_by": ["day"], "sort_by": ["email"]}, {"sort_by": ["user desc"]}]
+    "options",
+    [
+        {"partition_by": ["user"]},
+        pytest.param({"partition_by": ["day"], "sort_by": ["email"]}, marks=pytest.mark.long),
+        pytest.param({"sort_by": ["user desc"]}, marks=pytest.mark.long),
+    ],
 )
 def test_partition_tuples_and_sorted_files_are_cleaned(
     open_lake: OpenLake, tmp_path: Path, options: dict[str, Any]

@@ -54,6 +54,7 @@ def test_a_mirror_takes_an_erase_over(lake: Lake, tmp_path: Path) -> None:
     replica.close()
 
 
+@pytest.mark.long
 def test_a_mirror_that_was_not_running_takes_an_erase_over_later(lake: Lake, tmp_path: Path) -> None:
     target = str(tmp_path / "mirror")
     plant_events(lake)
@@ -196,7 +197,7 @@ def test_engines_read_what_is_left(lake: Lake) -> None:
 STEPS = ("begun", "flushed", "found", "scrubbed", "vectors", "committed", "publish", "manifests", "files", "orphans")
 
 
-FEW = ("scrubbed", "committed", "files")
+FEW = ("scrubbed", "committed")
 
 
 def erase_until(folder: str, step: str) -> None:
@@ -325,6 +326,7 @@ def test_a_branch_publishes_after_an_erase(lake: Lake) -> None:
     assert check(lake.own_catalog()) == []
 
 
+@pytest.mark.long
 def test_rows_that_a_branch_published_are_erased_where_they_lie(lake: Lake) -> None:
     plant_events(lake)
     branch = lake.branch("exp", expires="7d")
@@ -350,3 +352,25 @@ def test_column_files_are_refused_until_they_are_folded_and_forgotten(lake: Lake
     assert table.erase(WHERE).rows == 1
     assert holding(lake.store) == []
     assert rows_of(table)[2]["copy"] == "u2@x"
+
+
+def test_a_compaction_from_before_all_history_does_not_bring_rows_back(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lake.create_table("shop.t", ORDERS)
+    table.append([secret(1), order(2)])
+    table.append([secret(3), order(4)])
+    erase = Table.erase
+
+    def erase_and_forget(self: Table, where: Any, **options: Any) -> Any:
+        done = erase(self, where, **options)
+        self.append([order(5)])
+        collect(lake.own_catalog(), history_keep=0, byte_floor=0)
+        return done
+
+    monkeypatch.setattr(Table, "erase", erase_and_forget)
+    stopped_at(monkeypatch, lake, "shop.t")
+    with pytest.raises(Conflict):
+        table.compact(everything=True)
+    assert rows_of(table).keys() == {2, 4, 5}
+    assert holding(lake.store) == []

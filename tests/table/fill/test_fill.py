@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
@@ -10,11 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from moulin.catalog.commit.table_commit import Stale
 from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput
 from moulin.lake import Lake
 from moulin.storage import paths
+from moulin.table.compact.job import commit_compaction, compact_group
+from moulin.table.compact.picker import Group
 from moulin.table.fill import fill as filling
 from moulin.table.fill.fill import Filler, begin
 from moulin.table.table import Table
@@ -151,6 +155,19 @@ def test_writes_and_compactions_go_on_between_the_groups_of_a_fill(lake: Lake, e
     sound(lake)
 
 
+def test_a_compaction_that_did_not_see_a_column_that_is_complete_by_now_is_refused(lake: Lake, events: Table) -> None:
+    state = events.state()
+    group = Group(tuple(lake.catalog.segments(events.id, state.version)), 1)
+    change, other = (compact_group(events._context, state, group, 1 << 20) for _ in range(2))
+    events.add_column("twice", "double", from_sql="amount * 2")
+    now = events.state()
+    disguised = replace(other, added=tuple(replace(facts, schema_id=now.schema_id) for facts in other.added))
+    for prepared in (change, disguised):
+        with pytest.raises(Stale):
+            commit_compaction(events._context, prepared)
+    assert by_id(events, "twice") == {n: float(n) for n in range(10, 120)}
+
+
 def test_keyed_tables_fill_what_is_in_their_log_and_refuse_puts_of_the_column_until_then(
     lake: Lake, items: Table
 ) -> None:
@@ -200,6 +217,10 @@ def test_columns_come_from_a_function_over_batches(lake: Lake, events: Table) ->
     assert max(sizes) <= 16
     assert sum(sizes) == 110, "deleted rows are not computed"
     assert [file.fields for file in files(lake, events)] == [files(lake, events)[0].fields] * 3
+    events.drop_column("name")
+    assert len(files(lake, events)) == 3, "the other column lies in the same files"
+    events.drop_column("double_id")
+    assert files(lake, events) == []
     events.add_columns(lambda batch: {"more": batch["id"]}, read=["id"])
     assert by_id(events, "more")[100] == 100
     for wrong, sentence in (

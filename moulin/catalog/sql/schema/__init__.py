@@ -25,6 +25,7 @@ from moulin.catalog.sql.schema.ingest import (
     token_secrets,
 )
 from moulin.catalog.sql.schema.object import (
+    base_paths,
     branch_tables,
     branches,
     databases,
@@ -37,7 +38,9 @@ from moulin.catalog.sql.schema.object import (
     views,
 )
 from moulin.catalog.sql.schema.segment import (
+    IN_BASE_PATH,
     SPAN_STATISTICS,
+    adopted_files,
     column_files,
     column_sets,
     deletion_vectors,
@@ -54,10 +57,13 @@ from moulin.catalog.sql.schema.version import counter, incarnations, lake, reque
 
 __all__ = [
     "FORMAT",
+    "IN_BASE_PATH",
     "IS_OPEN",
     "OPEN",
     "SPAN_STATISTICS",
     "Id",
+    "adopted_files",
+    "base_paths",
     "branch_tables",
     "branches",
     "column_files",

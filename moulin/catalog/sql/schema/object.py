@@ -1,4 +1,4 @@
-"""Databases, tables with their settings and commits, views, and branches."""
+"""Databases, tables with their settings and commits, views, branches, and base paths."""
 
 from __future__ import annotations
 
@@ -123,6 +123,15 @@ view_members = Table(
     Column("view_id", Id, ForeignKey("views.id"), primary_key=True),
     Column("ordinal", Integer, primary_key=True),
     Column("table_id", Id, nullable=False, index=True),
+)
+
+base_paths = Table(
+    "base_paths",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("uri", String, nullable=False, unique=True),  # without credentials
+    Column("created_at", BigInteger, nullable=False),
 )
 
 branches = Table(

@@ -24,6 +24,9 @@ from sqlalchemy import (
 
 from moulin.catalog.sql.schema.base import IS_OPEN, Id, metadata, partial_index, serial
 
+IN_BASE_PATH = "path LIKE 'bases/%'"
+"""The condition of the index over segments whose files lie below a base path; see storage/paths.py."""
+
 partitions = Table(
     "partitions",
     metadata,
@@ -59,6 +62,15 @@ segments = Table(
     Column("region", BigInteger, nullable=False, server_default="0"),
     Column("index_size", BigInteger, nullable=False, server_default="0"),
     Column("added_version", BigInteger, nullable=False),  # the version that brought it to the lake
+    partial_index("segments_in_base_paths", "path", where=IN_BASE_PATH),
+)
+
+# Files that a table has adopted, ever, by the first bytes of the SHA-256 of their paths: none is adopted twice.
+adopted_files = Table(
+    "adopted_files",
+    metadata,
+    Column("table_id", Id, ForeignKey("tables.id"), primary_key=True),
+    Column("digest", LargeBinary(16), primary_key=True),
 )
 
 segment_spans = Table(

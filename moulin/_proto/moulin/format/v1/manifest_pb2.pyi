@@ -113,14 +113,42 @@ class PartitionTuple(_message.Message):
     def __init__(self, values: _Optional[_Iterable[_Union[PartitionValue, _Mapping]]] = ...) -> None: ...
 
 class SegmentColumns(_message.Message):
-    __slots__ = ("columns", "split_offsets", "inline")
+    __slots__ = ("columns", "split_offsets", "inline", "adopted")
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     SPLIT_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     INLINE_FIELD_NUMBER: _ClassVar[int]
+    ADOPTED_FIELD_NUMBER: _ClassVar[int]
     columns: _containers.RepeatedCompositeFieldContainer[ColumnFacts]
     split_offsets: _containers.RepeatedScalarFieldContainer[int]
     inline: bytes
-    def __init__(self, columns: _Optional[_Iterable[_Union[ColumnFacts, _Mapping]]] = ..., split_offsets: _Optional[_Iterable[int]] = ..., inline: _Optional[bytes] = ...) -> None: ...
+    adopted: AdoptedFile
+    def __init__(self, columns: _Optional[_Iterable[_Union[ColumnFacts, _Mapping]]] = ..., split_offsets: _Optional[_Iterable[int]] = ..., inline: _Optional[bytes] = ..., adopted: _Optional[_Union[AdoptedFile, _Mapping]] = ...) -> None: ...
+
+class AdoptedFile(_message.Message):
+    __slots__ = ("owner", "field_ids", "constants", "modified_ns", "etag", "hidden_keys", "other_ids")
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    FIELD_IDS_FIELD_NUMBER: _ClassVar[int]
+    CONSTANTS_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_NS_FIELD_NUMBER: _ClassVar[int]
+    ETAG_FIELD_NUMBER: _ClassVar[int]
+    HIDDEN_KEYS_FIELD_NUMBER: _ClassVar[int]
+    OTHER_IDS_FIELD_NUMBER: _ClassVar[int]
+    owner: bytes
+    field_ids: _containers.RepeatedScalarFieldContainer[int]
+    constants: _containers.RepeatedCompositeFieldContainer[ConstantColumn]
+    modified_ns: int
+    etag: str
+    hidden_keys: _containers.RepeatedScalarFieldContainer[int]
+    other_ids: bool
+    def __init__(self, owner: _Optional[bytes] = ..., field_ids: _Optional[_Iterable[int]] = ..., constants: _Optional[_Iterable[_Union[ConstantColumn, _Mapping]]] = ..., modified_ns: _Optional[int] = ..., etag: _Optional[str] = ..., hidden_keys: _Optional[_Iterable[int]] = ..., other_ids: _Optional[bool] = ...) -> None: ...
+
+class ConstantColumn(_message.Message):
+    __slots__ = ("field_id", "value")
+    FIELD_ID_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    field_id: int
+    value: bytes
+    def __init__(self, field_id: _Optional[int] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class ColumnFacts(_message.Message):
     __slots__ = ("field_id", "values", "nulls", "nans", "size", "lower", "upper")
@@ -151,7 +179,7 @@ class DeleteFileRef(_message.Message):
     def __init__(self, path: _Optional[str] = ..., file_size: _Optional[int] = ..., content: _Optional[int] = ...) -> None: ...
 
 class Manifest(_message.Message):
-    __slots__ = ("snapshot_id", "sequence_number", "schema_id", "partition_spec_id", "data_files", "delete_files", "previous_snapshot_id", "table_uuid", "last_updated_ms", "properties", "last_column_id", "version", "reader_features", "writer_features", "lake_uuid", "incarnation", "timestamp_ns", "kind", "tables", "lake", "commits", "table", "journals", "merge_inputs", "sequence_versions", "regions", "indexes", "index_files", "dropped_indexes", "masks", "databases", "table_entries", "views", "purged", "requests", "state", "ingest_tokens", "streams", "set_asides", "routing_changed", "branches", "branch_tables", "erasures", "birth_row_ids", "birth_versions", "writer", "checksum")
+    __slots__ = ("snapshot_id", "sequence_number", "schema_id", "partition_spec_id", "data_files", "delete_files", "previous_snapshot_id", "table_uuid", "last_updated_ms", "properties", "last_column_id", "version", "reader_features", "writer_features", "lake_uuid", "incarnation", "timestamp_ns", "kind", "tables", "lake", "commits", "table", "journals", "merge_inputs", "sequence_versions", "regions", "indexes", "index_files", "dropped_indexes", "masks", "databases", "table_entries", "views", "purged", "requests", "state", "ingest_tokens", "streams", "set_asides", "routing_changed", "branches", "branch_tables", "base_paths", "adopted_files", "erasures", "birth_row_ids", "birth_versions", "writer", "checksum")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -208,6 +236,8 @@ class Manifest(_message.Message):
     ROUTING_CHANGED_FIELD_NUMBER: _ClassVar[int]
     BRANCHES_FIELD_NUMBER: _ClassVar[int]
     BRANCH_TABLES_FIELD_NUMBER: _ClassVar[int]
+    BASE_PATHS_FIELD_NUMBER: _ClassVar[int]
+    ADOPTED_FILES_FIELD_NUMBER: _ClassVar[int]
     ERASURES_FIELD_NUMBER: _ClassVar[int]
     BIRTH_ROW_IDS_FIELD_NUMBER: _ClassVar[int]
     BIRTH_VERSIONS_FIELD_NUMBER: _ClassVar[int]
@@ -255,12 +285,26 @@ class Manifest(_message.Message):
     routing_changed: bool
     branches: _containers.RepeatedCompositeFieldContainer[Branch]
     branch_tables: _containers.RepeatedCompositeFieldContainer[BranchTable]
+    base_paths: _containers.RepeatedCompositeFieldContainer[BasePath]
+    adopted_files: _containers.RepeatedScalarFieldContainer[bytes]
     erasures: _containers.RepeatedCompositeFieldContainer[Erasure]
     birth_row_ids: _containers.RepeatedScalarFieldContainer[int]
     birth_versions: _containers.RepeatedScalarFieldContainer[int]
     writer: str
     checksum: int
-    def __init__(self, snapshot_id: _Optional[int] = ..., sequence_number: _Optional[int] = ..., schema_id: _Optional[int] = ..., partition_spec_id: _Optional[int] = ..., data_files: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., delete_files: _Optional[_Iterable[_Union[DeleteFileRef, _Mapping]]] = ..., previous_snapshot_id: _Optional[int] = ..., table_uuid: _Optional[str] = ..., last_updated_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., last_column_id: _Optional[int] = ..., version: _Optional[int] = ..., reader_features: _Optional[int] = ..., writer_features: _Optional[int] = ..., lake_uuid: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., kind: _Optional[str] = ..., tables: _Optional[_Iterable[bytes]] = ..., lake: _Optional[bool] = ..., commits: _Optional[_Iterable[_Union[Commit, _Mapping]]] = ..., table: _Optional[_Union[TableState, _Mapping]] = ..., journals: _Optional[_Iterable[str]] = ..., merge_inputs: _Optional[_Iterable[int]] = ..., sequence_versions: _Optional[_Mapping[int, int]] = ..., regions: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., indexes: _Optional[_Iterable[_Union[Index, _Mapping]]] = ..., index_files: _Optional[_Iterable[_Union[IndexFile, _Mapping]]] = ..., dropped_indexes: _Optional[_Iterable[bytes]] = ..., masks: _Optional[_Iterable[_Union[Mask, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[Database, _Mapping]]] = ..., table_entries: _Optional[_Iterable[_Union[TableEntry, _Mapping]]] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., purged: _Optional[_Iterable[bytes]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., state: _Optional[_Union[LakeState, _Mapping]] = ..., ingest_tokens: _Optional[_Iterable[_Union[IngestToken, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., set_asides: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ..., routing_changed: _Optional[bool] = ..., branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ..., branch_tables: _Optional[_Iterable[_Union[BranchTable, _Mapping]]] = ..., erasures: _Optional[_Iterable[_Union[Erasure, _Mapping]]] = ..., birth_row_ids: _Optional[_Iterable[int]] = ..., birth_versions: _Optional[_Iterable[int]] = ..., writer: _Optional[str] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, snapshot_id: _Optional[int] = ..., sequence_number: _Optional[int] = ..., schema_id: _Optional[int] = ..., partition_spec_id: _Optional[int] = ..., data_files: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., delete_files: _Optional[_Iterable[_Union[DeleteFileRef, _Mapping]]] = ..., previous_snapshot_id: _Optional[int] = ..., table_uuid: _Optional[str] = ..., last_updated_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., last_column_id: _Optional[int] = ..., version: _Optional[int] = ..., reader_features: _Optional[int] = ..., writer_features: _Optional[int] = ..., lake_uuid: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., timestamp_ns: _Optional[int] = ..., kind: _Optional[str] = ..., tables: _Optional[_Iterable[bytes]] = ..., lake: _Optional[bool] = ..., commits: _Optional[_Iterable[_Union[Commit, _Mapping]]] = ..., table: _Optional[_Union[TableState, _Mapping]] = ..., journals: _Optional[_Iterable[str]] = ..., merge_inputs: _Optional[_Iterable[int]] = ..., sequence_versions: _Optional[_Mapping[int, int]] = ..., regions: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., indexes: _Optional[_Iterable[_Union[Index, _Mapping]]] = ..., index_files: _Optional[_Iterable[_Union[IndexFile, _Mapping]]] = ..., dropped_indexes: _Optional[_Iterable[bytes]] = ..., masks: _Optional[_Iterable[_Union[Mask, _Mapping]]] = ..., databases: _Optional[_Iterable[_Union[Database, _Mapping]]] = ..., table_entries: _Optional[_Iterable[_Union[TableEntry, _Mapping]]] = ..., views: _Optional[_Iterable[_Union[View, _Mapping]]] = ..., purged: _Optional[_Iterable[bytes]] = ..., requests: _Optional[_Iterable[_Union[Request, _Mapping]]] = ..., state: _Optional[_Union[LakeState, _Mapping]] = ..., ingest_tokens: _Optional[_Iterable[_Union[IngestToken, _Mapping]]] = ..., streams: _Optional[_Iterable[_Union[Stream, _Mapping]]] = ..., set_asides: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ..., routing_changed: _Optional[bool] = ..., branches: _Optional[_Iterable[_Union[Branch, _Mapping]]] = ..., branch_tables: _Optional[_Iterable[_Union[BranchTable, _Mapping]]] = ..., base_paths: _Optional[_Iterable[_Union[BasePath, _Mapping]]] = ..., adopted_files: _Optional[_Iterable[bytes]] = ..., erasures: _Optional[_Iterable[_Union[Erasure, _Mapping]]] = ..., birth_row_ids: _Optional[_Iterable[int]] = ..., birth_versions: _Optional[_Iterable[int]] = ..., writer: _Optional[str] = ..., checksum: _Optional[int] = ...) -> None: ...
+
+class BasePath(_message.Message):
+    __slots__ = ("id", "name", "uri", "created_at")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    id: bytes
+    name: str
+    uri: str
+    created_at: int
+    def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., uri: _Optional[str] = ..., created_at: _Optional[int] = ...) -> None: ...
 
 class Erasure(_message.Message):
     __slots__ = ("id", "version", "tables", "segments", "vectors", "removed", "deleted")

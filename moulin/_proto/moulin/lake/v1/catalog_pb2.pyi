@@ -320,6 +320,48 @@ class CreateDatabaseRequest(_message.Message):
     if_not_exists: bool
     def __init__(self, name: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., if_not_exists: _Optional[bool] = ...) -> None: ...
 
+class BasePath(_message.Message):
+    __slots__ = ("id", "name", "uri", "created_at")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    name: str
+    uri: str
+    created_at: int
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., uri: _Optional[str] = ..., created_at: _Optional[int] = ...) -> None: ...
+
+class BasePathRef(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class ListBasesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListBasesResponse(_message.Message):
+    __slots__ = ("bases",)
+    BASES_FIELD_NUMBER: _ClassVar[int]
+    bases: _containers.RepeatedCompositeFieldContainer[BasePath]
+    def __init__(self, bases: _Optional[_Iterable[_Union[BasePath, _Mapping]]] = ...) -> None: ...
+
+class ListKnownPathsRequest(_message.Message):
+    __slots__ = ("table_id", "paths")
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    table_id: str
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, table_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListKnownPathsResponse(_message.Message):
+    __slots__ = ("paths",)
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, paths: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class Branch(_message.Message):
     __slots__ = ("id", "name", "version", "created_at", "expires_at", "tables", "opened", "tombstone", "published_version")
     ID_FIELD_NUMBER: _ClassVar[int]

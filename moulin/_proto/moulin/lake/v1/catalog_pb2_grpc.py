@@ -106,6 +106,26 @@ class CatalogServiceStub:
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.FromString,
                 _registered_method=True)
+        self.AddBase = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/AddBase',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BasePath.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BasePath.FromString,
+                _registered_method=True)
+        self.ListBases = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ListBases',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBasesRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBasesResponse.FromString,
+                _registered_method=True)
+        self.DropBase = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/DropBase',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BasePathRef.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BasePath.FromString,
+                _registered_method=True)
+        self.ListKnownPaths = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/ListKnownPaths',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListKnownPathsRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListKnownPathsResponse.FromString,
+                _registered_method=True)
         self.ListTables = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/ListTables',
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListTablesRequest.SerializeToString,
@@ -501,6 +521,31 @@ class CatalogServiceServicer:
 
     def ResurrectBranch(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddBase(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBases(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DropBase(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListKnownPaths(self, request, context):
+        """The paths among those given that segments of a table have, in any version that is kept.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -955,6 +1000,26 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.ResurrectBranch,
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.SerializeToString,
+            ),
+            'AddBase': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddBase,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BasePath.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BasePath.SerializeToString,
+            ),
+            'ListBases': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBases,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBasesRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBasesResponse.SerializeToString,
+            ),
+            'DropBase': grpc.unary_unary_rpc_method_handler(
+                    servicer.DropBase,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BasePathRef.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.BasePath.SerializeToString,
+            ),
+            'ListKnownPaths': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListKnownPaths,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListKnownPathsRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ListKnownPathsResponse.SerializeToString,
             ),
             'ListTables': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTables,
@@ -1723,6 +1788,114 @@ class CatalogService:
             '/moulin.lake.v1.CatalogService/ResurrectBranch',
             moulin_dot_lake_dot_v1_dot_catalog__pb2.BranchRef.SerializeToString,
             moulin_dot_lake_dot_v1_dot_catalog__pb2.Branch.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddBase(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/AddBase',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.BasePath.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.BasePath.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBases(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ListBases',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBasesRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListBasesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DropBase(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/DropBase',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.BasePathRef.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.BasePath.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListKnownPaths(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/ListKnownPaths',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListKnownPathsRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.ListKnownPathsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,7 +8,7 @@ from alembic import op
 from moulin.catalog.sql import schema as s
 
 revision = "0015"
-down_revision = "0013"
+down_revision = "0014"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,89 @@
+"""`moulin table adopt`, `import` and `move`: files that lie elsewhere."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from moulin.cli.options import Json, TableName, open_lake
+from moulin.cli.output import progress, say, size
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to those of `moulin table`."""
+    app.command()(adopt)
+    app.command("import")(import_table)
+    app.command()(move)
+
+
+def adopt(
+    context: typer.Context,
+    name: TableName,
+    source: Annotated[
+        list[str], typer.Argument(metavar="SOURCE...", help="A folder, a file or a pattern; or several files.")
+    ],
+    by: Annotated[
+        str, typer.Option(help="Match columns by name or by id; auto: by id where files have some.")
+    ] = "auto",
+    ignore_extra: Annotated[bool, typer.Option(help="Leave out columns that the table lacks.")] = False,
+    hive: Annotated[bool, typer.Option(help="Take values from folders such as day=2026-01-01.")] = True,
+    skip_known: Annotated[bool, typer.Option(help="Leave out files that the table has, or has had.")] = False,
+    again: Annotated[bool, typer.Option(help="Take files that the table has had.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make foreign Parquet files segments of a table where they lie; no byte is copied."""
+    with open_lake(context) as lake, progress(f"Adopting files into {name}", quiet=as_json):
+        done = lake.table(name).adopt(
+            source[0] if len(source) == 1 else source,
+            by=by,
+            extra="ignore" if ignore_extra else "error",
+            hive=hive,
+            skip_known=skip_known,
+            again=again,
+        )
+    say(
+        f"{name} has {done.files:,} files more, with {done.rows:,} rows ({size(done.bytes)}). Left out: "
+        f"{done.known:,} known ones, {done.empty:,} without rows.",
+        as_json,
+        version=done.version,
+        files=done.files,
+        rows=done.rows,
+        bytes=done.bytes,
+        known=done.known,
+        empty=done.empty,
+    )
+
+
+def import_table(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The folder of a table, or a metadata.json.")],
+    name: TableName,
+    format: Annotated[str | None, typer.Option(help="iceberg, delta, parquet or lance; by default found out.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a table of an Iceberg table, a Delta table or a folder of Parquet files where it lies."""
+    with open_lake(context) as lake, progress(f"Importing {source}", quiet=as_json):
+        made = lake.import_table(source, name, format=format)
+        rows, version = made.scan().count(), made.state().version
+    say(f"Table {name} has the {rows:,} rows of {source}.", as_json, table=name, rows=rows, version=version)
+
+
+def move(
+    context: typer.Context,
+    name: TableName,
+    base: Annotated[str, typer.Option(help="The name of a base path; see `moulin base`.")],
+    where: Annotated[str | None, typer.Option(help="Segments of which all rows match; by default all.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Move whole segments of a table to a base path. Run it again after a crash: it goes on with what is left."""
+    with open_lake(context) as lake, progress(f"Moving segments of {name}", quiet=as_json):
+        done = lake.table(name).move(where, base=base)
+    say(
+        f"{done.segments:,} segments of {name} lie in {base} now: {done.rows:,} rows, {size(done.bytes)}.",
+        as_json,
+        version=done.version,
+        segments=done.segments,
+        rows=done.rows,
+        bytes=done.bytes,
+    )

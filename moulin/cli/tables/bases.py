@@ -1,0 +1,47 @@
+"""`moulin base`: roots beside the lake's own, below which data files may lie."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from moulin.cli.options import Json, open_lake
+from moulin.cli.output import moment, say, show_rows
+
+app = typer.Typer(help="Base paths: roots beside the lake's own, below which data files may lie.", no_args_is_help=True)
+
+BaseName = Annotated[str, typer.Argument(metavar="NAME")]
+
+
+def register(root: typer.Typer) -> None:
+    root.add_typer(app, name="base")
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    uri: Annotated[str, typer.Argument(metavar="URI", help="A folder, or an object store such as s3://archive/lake.")],
+    name: Annotated[str, typer.Option(help="What the lake calls it.")],
+    as_json: Json = False,
+) -> None:
+    """Register a root. Its storage options come from MOULIN_BASE_OPTIONS, a JSON object by name, and are not kept."""
+    with open_lake(context) as lake:
+        made = lake.add_base(uri, name=name)
+        say(f"Base path {made.name} is {made.uri}.", as_json, id=made.id, name=made.name, uri=made.uri)
+
+
+@app.command("list")
+def list_all(context: typer.Context, as_json: Json = False) -> None:
+    """List the roots."""
+    with open_lake(context) as lake:
+        rows = [{"name": one.name, "uri": one.uri, "created": moment(one.created_at)} for one in lake.bases()]
+        show_rows(rows, as_json, empty="No base paths; register one with: moulin base add URI --name NAME")
+
+
+@app.command()
+def drop(context: typer.Context, name: BaseName, as_json: Json = False) -> None:
+    """Forget a root; refused while a file below it is in use. No file is deleted."""
+    with open_lake(context) as lake:
+        gone = lake.drop_base(name)
+        say(f"Base path {gone.name} is forgotten; its files are as they were.", as_json, name=gone.name, uri=gone.uri)

@@ -1,0 +1,127 @@
+"""Makes a table of a foreign one where it lies: Iceberg, Delta, or a folder of Parquet files. Lance is copied."""
+
+# Decisions: docs/decisions/0434
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from moulin.catalog.objects.new_table import FirstRows, foreseen
+from moulin.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
+from moulin.formats.segment.footer import read_footer_bytes
+from moulin.model.entities import TableState
+from moulin.model.ids import new_id
+from moulin.model.schema.arrow_reader import columns_from_arrow
+from moulin.table.adopt.adopt import read_facts
+from moulin.table.adopt.delta import LOG, read_delta
+from moulin.table.adopt.files import find_files, folder_of
+from moulin.table.adopt.iceberg_table import newest_metadata, read_iceberg
+from moulin.table.adopt.imported import Imported, Place
+from moulin.table.adopt.kernel import FoundFile
+from moulin.table.context import Context
+from moulin.table.creation import create, new_table
+
+FORMATS: Final = ("iceberg", "delta", "parquet", "lance")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def import_table(
+    context: Context,
+    source: str | os.PathLike[str],
+    database: str,
+    name: str,
+    *,
+    format: str | None = None,
+    partition_by: Iterable[str] | None = None,
+) -> TableState:
+    """Make a table of the newest version of a foreign one; see `Lake.import_table`."""
+    if format is not None and format not in FORMATS:
+        raise InvalidInput(f"A table is imported from {', '.join(FORMATS)}, not from {format!r}.")
+    if any(entry.name == name for entry in context.catalog.tables(database)):
+        raise AlreadyExists(f"Table {database}.{name} already exists.")
+    text = os.fspath(source)
+    if format == "lance" or (format is None and text.rstrip("/").endswith(".lance")):
+        return _copy_lance(context, text, database, name, partition_by)
+    found = _read(context, text, format, partition_by)
+    new = replace(found.new, id=new_id())
+    state = foreseen(new, database, name)
+    added = read_facts(context, state, found.files, by=found.by, extra="ignore")
+    with context.catalog.writing():
+        return context.catalog.create_table(database, name, new, FirstRows(tuple(added), {}) if added else None)
+
+
+def _read(context: Context, text: str, kind: str | None, partition_by: Iterable[str] | None) -> Imported:
+    name = None
+    if text.endswith(".metadata.json"):
+        folder, _, file = text.rpartition("/")
+        text, _, inner = folder.rpartition("/")
+        name, kind = f"{inner}/{file}", "iceberg"
+    place = Place(context, *folder_of(context, text))
+    if kind == "iceberg" or (kind is None and newest_metadata(place) is not None):
+        return read_iceberg(place, partition_by, name)
+    if kind == "delta" or (kind is None and place.names(LOG)):
+        return read_delta(place, partition_by)
+    return _read_folder(place, text, partition_by)
+
+
+def _read_folder(place: Place, text: str, partition_by: Iterable[str] | None) -> Imported:
+    """A folder of Parquet files: the columns of its first file, and those that its paths name."""
+    files = find_files(place.context, text, columns=(), hive=True)
+    columns, _ = columns_from_arrow(_arrow_schema(place.context, files[0]))
+    known = {column.name for column in columns}
+    values = _path_columns(files)
+    paths = [(name, kind) for name, kind in values.items() if name not in known]
+    spec = [*((c.name, c.field_type, not c.required) for c in columns), *((name, kind, True) for name, kind in paths)]
+    chosen = [name for name, _ in paths] if partition_by is None else list(partition_by)
+    return Imported(new_table(spec, partition_by=chosen), files, "name")
+
+
+def _arrow_schema(context: Context, file: FoundFile) -> pa.Schema:
+    with context.store.reader(file.address, file.size) as source:
+        read_footer_bytes(source, file.address)  # says what is wrong with it
+        return pq.ParquetFile(source, arrow_extensions_enabled=True).schema_arrow.remove_metadata()
+
+
+def _path_columns(files: Iterable[FoundFile]) -> dict[str, str]:
+    """The columns that paths name: whole numbers, dates, or else text, by all values."""
+    seen: dict[str, set[str]] = {}
+    for file in files:
+        for name, value in file.values:
+            seen.setdefault(name, set()).update(() if value is None else (value,))
+    return {name: _kind(values) for name, values in seen.items()}
+
+
+def _kind(values: Iterable[str]) -> str:
+    values = list(values)
+    if values and all(_WHOLE.fullmatch(value) and str(int(value)) == value for value in values):
+        return "long"
+    return "date" if values and all(map(_DATE.fullmatch, values)) else "string"
+
+
+def _copy_lance(
+    context: Context, text: str, database: str, name: str, partition_by: Iterable[str] | None
+) -> TableState:
+    """Lance files are not Parquet: their rows are copied, through Arrow."""
+    try:
+        import lance
+    except ModuleNotFoundError:
+        raise Unsupported(
+            "A Lance table is copied with its own library: pip install pylance, or append what it reads as Arrow."
+        ) from None
+    try:
+        dataset: Any = lance.dataset(text)
+    except ValueError as error:
+        raise NotFound(f"{text} is not a Lance table: {str(error).splitlines()[0]}") from None
+    new = new_table(dataset.schema, partition_by=list(partition_by or ()))
+    return create(context, database, name, new, dataset.scanner().to_reader())[0]
+
+
+__all__ = ["FORMATS", "import_table"]
