@@ -169,7 +169,8 @@ def _old_files(connection: sa.Connection, changed: Sequence[int], done: Erased) 
     g = s.segments
     for chunk in chunks(changed):
         for row in connection.execute(sa.select(g).where(g.c.number.in_(chunk))):
-            done.files[row.path] = row.size
+            if not paths.is_adopted(row.path):  # what belongs to somebody else stays, and is named in the report
+                done.files[row.path] = row.size
             if row.index_size:
                 done.files[paths.key_index_path(row.path)] = row.index_size
 

@@ -258,8 +258,14 @@ class _Work:
             "rewritten": rewritten,
             "removed": removed,
             "unread_columns": list(question.unread),
-            "unreachable": _unreachable(family),
+            "unreachable": _unreachable(family) + _adopted(found),
         }
+
+
+def _adopted(found: Sequence[Found]) -> list[str]:
+    """Files of somebody else that hold erased rows: the table has files of its own in their place."""
+    places = [one.shared.segment.facts.path for one in found]
+    return [f"{path}, an adopted file, which is not the lake's to delete" for path in places if paths.is_adopted(path)]
 
 
 def _unreachable(family: Relatives) -> list[str]:

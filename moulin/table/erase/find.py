@@ -113,19 +113,7 @@ def find(
     for numbers in batched(sorted(seen.keys() - set(skip)), _AT_ONCE):
         loaded = erasable.load(catalog, list(numbers))
         found += _match(context, question, [(one, seen[one.segment.facts.number]) for one in loaded])
-    _refuse_adopted(found)
     return found, frozenset(seen)
-
-
-def _refuse_adopted(found: Iterable[Found]) -> None:
-    """Files of somebody else are not the lake's to change: their rows cannot be erased, so nothing is."""
-    theirs = [one.shared.segment.facts.path for one in found if one.shared.segment.facts.adopted is not None]
-    if theirs:
-        raise FailedPrecondition(
-            f"Rows to erase lie in {len(theirs)} adopted files, such as {theirs[0]}, which the lake never changes: "
-            "rewrite them with compact(everything=True), clean up the versions before that, remove the rows from the "
-            "files themselves, and erase then."
-        )
 
 
 @dataclass(frozen=True, slots=True)

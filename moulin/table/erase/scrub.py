@@ -29,8 +29,8 @@ from moulin.model.facts import SegmentFacts, VectorFacts
 from moulin.model.ids import new_id
 from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE, ROW_ID
 from moulin.storage import paths
-from moulin.storage.segment_source import open_segment
 from moulin.storage.store import Store
+from moulin.table.commit.segment_rows import open_rows
 from moulin.table.commit.vectors import read_vector
 from moulin.table.erase.find import Found
 from moulin.table.write.layout import Layout
@@ -71,7 +71,7 @@ def scrub_slice(work: ScrubSlice) -> SegmentFacts:
     """Write the segment again; returns the facts of the new file."""
     facts, erased = work.facts, deletion_vector.decode(work.positions)
     first = next(position for position in range(facts.rows) if position not in erased)
-    with SegmentReader(open_segment(work.store, facts), work.layout.schema, name=facts.path) as reader:
+    with SegmentReader(open_rows(work.store, facts), work.layout.schema, facts=facts) as reader:
         return write_segment(
             work.store,
             work.layout,

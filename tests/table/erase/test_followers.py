@@ -8,6 +8,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import moulin
@@ -374,3 +376,23 @@ def test_a_compaction_from_before_all_history_does_not_bring_rows_back(
         table.compact(everything=True)
     assert rows_of(table).keys() == {2, 4, 5}
     assert holding(lake.store) == []
+
+
+def test_an_adopted_file_is_named_and_left_alone(lake: Lake, tmp_path: Path) -> None:
+    table = lake.create_table("shop.t", ORDERS)
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    schema = pa.schema([("id", pa.int64()), ("email", pa.string()), ("user", pa.int64()), ("day", pa.int32())])
+    rows = [{name: row[name] for name in schema.names} for row in (secret(1), order(2), order(3))]
+    pq.write_table(pa.Table.from_pylist(rows, schema), folder / "a.parquet")
+    kept = (folder / "a.parquet").read_bytes()
+    table.adopt(folder)
+    done = table.erase(WHERE)
+    assert done.rows == 1
+    assert any("a.parquet" in one for one in done.report["unreachable"])
+    assert (folder / "a.parquet").read_bytes() == kept
+    assert holding(lake.store) == []
+    assert rows_of(table).keys() == {2, 3}
+    table.compact(everything=True)
+    assert rows_of(table).keys() == {2, 3}
+    assert check(lake.own_catalog()) == []
