@@ -20,6 +20,7 @@ from moulin.catalog.replica import ReplicaCatalog
 from moulin.catalog.upkeep.gc import collect
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.storage import open_store, paths
+from moulin.storage.bases import BasesStore
 from moulin.storage.cache import CachedStore
 from tests.contract.samples import view_query
 
@@ -433,8 +434,9 @@ def test_a_replica_of_a_lake_on_s3_reads_through_the_cache(
             for _ in every_step(primary):
                 pass
             same(primary, replica)
-            assert isinstance(replica.store, CachedStore)
-            assert replica.store.stats().hits > 0
+            assert isinstance(replica.store, BasesStore)
+            assert isinstance(replica.store.own, CachedStore)
+            assert replica.store.own.stats().hits > 0
             with pytest.raises(FailedPrecondition, match="read-only"):
                 replica.store.put("a", b"")
 

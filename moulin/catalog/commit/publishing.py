@@ -270,7 +270,7 @@ def _adopt(change: TableChange, segments: Sequence[LiveSegment], joined: Sequenc
         placed.setdefault(partition_id, []).append(facts.number)
         ref = existing_ref(change.table_id, LiveSegment(facts, first_row_id, sequence, version, vector))
         ref.dv_version = version
-        _describe(change, ref)
+        _describe(change, ref, adopted=True)
         rows += facts.rows - (vector.cardinality if vector else 0)
     for partition_id, numbers in placed.items():
         _own(change, s.segments, s.segments.c.number, numbers, partition_id=partition_id)
@@ -287,9 +287,9 @@ def _adopt(change: TableChange, segments: Sequence[LiveSegment], joined: Sequenc
     change.count("added-files-size", size)
 
 
-def _describe(change: TableChange, ref: pb.DataFileRef) -> None:
-    """Put a segment into the manifest, and say what of it lies in the folder of another table and is this one's."""
-    ref.adopted = bool(ref.owner) and ref.added_version == change.draft.version
+def _describe(change: TableChange, ref: pb.DataFileRef, *, adopted: bool = False) -> None:
+    """Put a segment into the manifest, and say what of it another table brought and is this one's from now on."""
+    ref.adopted = adopted
     ref.dv_adopted = bool(ref.dv_id) and not lies_in(change.table_id, ref.dv_path)
     change.manifest.data_files.append(ref)
     if ref.adopted or ref.dv_adopted:

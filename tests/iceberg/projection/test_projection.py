@@ -131,7 +131,7 @@ def test_settings_change_metadata_alone(lake: Lake, orders: Table) -> None:
     assert made.metadata["default-spec-id"] == 1
     assert made.metadata["metadata-log"][-1]["metadata-file"] == before.location
     names = [field["names"] for field in json.loads(made.metadata["properties"]["schema.name-mapping.default"])]
-    assert ["cost"] in names
+    assert ["cost", "amount"] in names  # adopted files may have the older name
 
 
 def test_keyed_tables_have_identifier_fields(lake: Lake) -> None:
