@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from uuid import UUID
 
-from moulin.catalog.commit.table_commit import CommitResult
+from moulin.catalog.commit.table_commit import CommitResult, Stale
 from moulin.catalog.tasks.merge_tasks import PlannedTask
 from moulin.errors import Corrupt, MoulinError
 from moulin.model.entities import TableState
@@ -168,13 +168,24 @@ class _Groups:
         claim = self._claim(group)
         if claim is not None:
             run = partial(_run_claimed, self.context, self.state, group, claim, self.runner, self._is_over)
-            change, committed = run(self.place)
+            try:
+                change, committed = run(self.place)
+            except Stale:
+                if self._all_live(group):
+                    raise
+                claim = None  # segments of the group were replaced before it was claimed
         with self._counting:
             if claim is not None:
                 self.result = _sum(self.result, committed.version, group, change)
             self._done += group.size
             if self.progress:
                 self.progress(self._done, self.total)
+
+    def _all_live(self, group: Group) -> bool:
+        numbers = [segment.facts.number for segment in group.segments]
+        catalog = self.context.catalog
+        newest = catalog.table_by_id(self.state.id).version
+        return len(catalog.segments_by_number(self.state.id, numbers, newest)) == len(numbers)
 
     def _claim(self, group: Group) -> Claim | None:
         """A task of the group that is ours, None when another has segments of it."""
