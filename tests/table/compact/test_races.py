@@ -15,7 +15,7 @@ from moulin.table.compact import compaction
 def test_a_compaction_leaves_alone_what_was_replaced_after_it_was_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
-    with moulin.connect(tmp_path) as lake:
+    with moulin.connect(tmp_path, merge_background="off") as lake:
         lake.create_database("shop")
         table = lake.create_table("shop.t", [("id", "long", False)], primary_key=["id"])
         for start in range(0, 12, 3):
