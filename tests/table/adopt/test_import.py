@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
@@ -16,8 +17,6 @@ import moulin
 from moulin.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
 from moulin.lake import Lake
 from tests.table.conftest import BACKENDS, SERVED
-
-deltalake = pytest.importorskip("deltalake")
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FOLDER = pytest.mark.parametrize("open_lake", BACKENDS[:1], indirect=True)
@@ -181,7 +180,7 @@ def test_other_sources_are_refused(lake: Lake, tmp_path: Path) -> None:
 
 @FOLDER
 def test_a_lance_table_is_copied(lake: Lake, tmp_path: Path) -> None:
-    lance = pytest.importorskip("lance")
+    lance = pytest.importorskip("lance", reason="pylance comes with the benchmarks alone: it is large")
     expected = rows(0, 10).select(["id", "name", "ts"])
     lance.write_dataset(expected, str(tmp_path / "t.lance"))
     assert same(lake.import_table(tmp_path / "t.lance", "shop.lance").scan().to_arrow(), expected)
