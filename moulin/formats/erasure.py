@@ -17,7 +17,6 @@ from uuid import UUID
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.facts import SegmentFacts, VectorFacts
-from moulin.model.predicate.outline import without_values
 
 WHERE = "where"
 """The key of a commit's summary that holds a condition."""
@@ -101,7 +100,11 @@ def _blank_columns(facts: pb.SegmentColumns) -> None:
 def clean_summary(summary: dict[str, Any]) -> dict[str, Any]:
     """A commit's summary without the values that older versions of Moulin kept in it."""
     found = summary.get(WHERE)
-    return summary if not isinstance(found, str) else {**summary, WHERE: without_values(found)}
+    if not isinstance(found, str):
+        return summary
+    from moulin.model.predicate.outline import without_values  # here: it loads Arrow, which a catalog does without
+
+    return {**summary, WHERE: without_values(found)}
 
 
 def vector_of(one: pb.ErasedVector) -> VectorFacts:
