@@ -14,6 +14,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -91,9 +92,10 @@ def _in_base(store: Store, every: list[str]) -> tuple[Catalog, list[str]] | None
     for catalog in [*_CATALOGS]:
         if isinstance(catalog, ReplicaCatalog) or catalog.pool.is_closed:
             continue
-        for base in catalog.bases():
-            if base.uri == store.uri:
-                return catalog, [paths.base_path(base.id, path) for path in every]
+        with suppress(MoulinError):  # a catalog whose folder is gone has none
+            for base in catalog.bases():
+                if base.uri == store.uri:
+                    return catalog, [paths.base_path(base.id, path) for path in every]
     return None
 
 

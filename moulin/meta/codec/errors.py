@@ -30,6 +30,7 @@ CODES: Final[dict[type[MoulinError], grpc.StatusCode]] = {
     errors.NotFound: grpc.StatusCode.NOT_FOUND,
     errors.AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
     errors.FailedPrecondition: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.Erased: grpc.StatusCode.ABORTED,
     errors.Conflict: grpc.StatusCode.ABORTED,
     errors.Unavailable: grpc.StatusCode.UNAVAILABLE,
     errors.Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
@@ -42,6 +43,7 @@ CODES: Final[dict[type[MoulinError], grpc.StatusCode]] = {
 _KINDS: Final = {kind.__name__: kind for kind in CODES}
 _BY_CODE: Final[dict[grpc.StatusCode, type[MoulinError]]] = {
     **{code: kind for kind, code in reversed(CODES.items())},
+    grpc.StatusCode.ABORTED: errors.Conflict,
     grpc.StatusCode.UNAVAILABLE: errors.Unavailable,
     grpc.StatusCode.FAILED_PRECONDITION: errors.FailedPrecondition,
     grpc.StatusCode.DEADLINE_EXCEEDED: errors.Unavailable,

@@ -57,7 +57,7 @@ def complete(context: Context, claim: Claim, outputs: Sequence[SegmentFacts], jo
         tuple(numbers),
         claimed.claim,
     )
-    return commit_compaction(context, change)
+    return commit_compaction(context, change, own=False)
 
 
 def redo(context: Context, claim: Claim, rows: int) -> tuple[CommitResult, Sequence[SegmentFacts]]:

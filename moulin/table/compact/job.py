@@ -66,11 +66,11 @@ def compact_group(
     return replace(change, indexes=tuple(carry_indexes(context, state, change, group.segments, outputs, runner)))
 
 
-def commit_compaction(context: Context, change: CompactionChange) -> CommitResult:
+def commit_compaction(context: Context, change: CompactionChange, *, own: bool = True) -> CommitResult:
     """Commit a compaction; deletes that landed while it ran are carried over to its outputs.
 
     An index that was dropped meanwhile does not stop it: then the compaction is committed by itself. Files of one that
-    lost against another change are deleted: they may hold rows that were erased.
+    lost against another change are deleted if they are this process's `own`: they may hold rows that were erased.
     """
     try:
         try:
@@ -80,7 +80,8 @@ def commit_compaction(context: Context, change: CompactionChange) -> CommitResul
                 raise
         return context.committer.commit([change])
     except Stale:
-        _take_back(context, change)
+        if own:
+            _take_back(context, change)
         raise
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
 from uuid import UUID
 
@@ -96,12 +96,13 @@ class KeyedTable(LogSettler):
         *,
         also: Sequence[tuple[bytes | None, ...]] = (),
         reserved: bool = False,
+        may_go: bool = False,
     ) -> Iterator[tuple[KeyedVersion, list[RegionUse]]]:
         """Hold regions, all known ones (and those in `also`) unless `values` says which: writes wait, all is flushed.
 
         Regions that this process did not write before are claimed, and given up afterwards. One that is `reserved` is
         held while others may call: a change that another one holds up for `lock_seconds` is a Conflict, and other
-        changes from this thread are refused until it ends.
+        changes from this thread are refused until it ends. The change may drop the table if it `may_go`.
         """
         with self._alone(reserved), ExitStack() as stack:
             known = [region.value for region in self._context.catalog.regions(self.id)]
@@ -122,7 +123,7 @@ class KeyedTable(LogSettler):
                 writer.rotate()
                 self._flush_all(writer)
             yield self.refresh(), [writer.use_for(writer.covered) for writer in writers]
-            with after_commit(), suppress(NotFound):  # a publish drops the tables of its branch
+            with after_commit(), suppress(NotFound) if may_go else nullcontext():
                 self.refresh()
 
     @contextmanager
