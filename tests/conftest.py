@@ -40,11 +40,29 @@ _ON_SPARK = ("pipeline", "benchmarks")
 _OTHER_SPARK = ("statements", "write", "nursery")  # folders of pipeline that take about as long as the rest of it
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first: one that begins when the others are done leaves a core idle."""
+    _mark_cases_beyond_samples(items)
     ranks = {folder: rank for rank, folder in enumerate(_LONGEST)}
     here = Path(__file__).parent
     items.sort(key=lambda item: ranks.get(item.path.relative_to(here).parts[0], len(ranks)))
+
+
+def _mark_cases_beyond_samples(items: list[pytest.Item]) -> None:
+    """Marks all but evenly spaced cases of a test that has `sample(count)` as long."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sample"):
+            cases.setdefault(item.nodeid.split("[")[0], []).append(item)
+    for sampled in cases.values():
+        marker = sampled[0].get_closest_marker("sample")
+        assert marker is not None
+        count = min(marker.args[0], len(sampled))
+        kept = {number * len(sampled) // count for number in range(count)}
+        for number, item in enumerate(sampled):
+            if number not in kept:
+                item.add_marker(pytest.mark.long)
 
 
 class _TwoSparks(LoadFileScheduling):

@@ -138,6 +138,7 @@ CASES = {
 }
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("blocked", "words", "advice"), CASES.values(), ids=CASES)
 def test_what_is_missing_is_named_first(folder: Path, blocked: str, words: tuple[str, ...], advice: str) -> None:
     code, said = moulin_without(folder, blocked, *words)

@@ -34,6 +34,7 @@ def at_a_shell(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "words", ["scan shop.t --limit 0", "scan shop.t --json", "table list shop", "table list shop --json"]
 )

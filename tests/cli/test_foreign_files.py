@@ -49,6 +49,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("pattern", FILES.values(), ids=FILES)
 def test_commands_do_not_quote_files(run: Run, folder: Path, pattern: str) -> None:
     file = next(folder.glob(pattern))

@@ -75,6 +75,7 @@ def histories(backend: Backend, seed: int, count: int) -> None:
     replica.close()
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("seed", range(4))
 def test_clones_and_their_sources_go_their_own_ways(backend: Backend, seed: int) -> None:
     histories(backend, seed, 20)

@@ -41,6 +41,7 @@ def require_consistent(catalog: Catalog, table_id: object, told: list[int], last
     assert last_told <= versions[-1]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def test_writers_killed_at_random_leave_a_lake_that_recovers(
     tmp_path: Path, kind: str, request: pytest.FixtureRequest

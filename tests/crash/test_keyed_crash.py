@@ -155,6 +155,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.crash
 @pytest.mark.parametrize("options", CASES, ids=lambda options: "-".join(options.values()))
 def test_a_killed_writer_loses_nothing(tmp_path: Path, writers: Writers, options: dict[str, str]) -> None:

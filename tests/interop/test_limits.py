@@ -124,6 +124,7 @@ pickle.dump(ENGINES[{engine!r}]({made.location!r}), sys.stdout.buffer)
     return rows(pickle.loads(done.stdout), table.schema) == rows(table.scan().to_arrow(), table.schema)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("limit", list(LIMITS))
 def test_engines_prove_their_limits(limit: str, lake: Lake) -> None:
     feature, make, unable = LIMITS[limit]

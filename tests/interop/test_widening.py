@@ -76,6 +76,7 @@ def assert_found(lake: Lake, table: Table, least: Any) -> None:
 PARTITIONED = [(column, True) for column in COLUMNS if "date" not in column]  # by days, it cannot become a timestamp
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("story", list(STORIES))
 @pytest.mark.parametrize(("column", "partitioned"), [*((column, False) for column in COLUMNS), *PARTITIONED])
 def test_filters_find_rows_of_widened_and_restored_columns(

@@ -44,6 +44,7 @@ def test_put_if_absent_has_one_winner_among_threads(store: Store) -> None:
     assert not [info.path for info in store.list() if paths.is_temporary(info.path)]
 
 
+@pytest.mark.sample(3)
 def test_put_if_absent_has_one_winner_among_processes(store: Store) -> None:
     if store.uri.startswith("memory:"):
         pytest.skip("memory is not shared between processes")

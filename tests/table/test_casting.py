@@ -108,6 +108,7 @@ def test_a_cast_that_cannot_be_is_refused_with_a_sentence(lake: Lake, table: Tab
             other.cast_column(name, "string")
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize(
     ("old", "new", "value", "cast"),
     [

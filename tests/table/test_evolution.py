@@ -126,6 +126,7 @@ def test_rows_without_evolve_are_refused_as_before(table: Table) -> None:
         table.append([{"id": 1, "new": 1}])
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     "data",
     [
@@ -163,6 +164,7 @@ def test_a_request_that_evolves_is_done_once(table: Table) -> None:
     assert table.scan().count() == 1
 
 
+@pytest.mark.sample(2)
 @everywhere
 def test_two_that_evolve_at_once_lose_no_column_and_no_row(table: Table) -> None:
     def write(n: int) -> int:

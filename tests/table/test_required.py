@@ -42,6 +42,7 @@ def content(source: Any) -> dict[int, Any]:
     return {row["id"]: row["x"] for row in source.scan(["id", "x"]).to_pylist()}
 
 
+@pytest.mark.sample(4)
 @everywhere
 @pytest.mark.parametrize("column", ["x", "tags"])
 def test_a_column_without_nulls_in_live_rows_becomes_required_in_one_version(table: Table, column: str) -> None:

@@ -23,6 +23,8 @@ from moulin.lake import Lake
 from moulin.meta.server.janitor_loop import Janitor
 from moulin.table.table import Table
 
+pytestmark = pytest.mark.sample(4)
+
 NANOS = 1_000_000_000
 COLUMNS = [("id", "long", False), ("n", "long")]
 SKEWS = {"+1h": HOUR, "-1h": -HOUR, "+2d": 2 * DAY, "-2d": -2 * DAY, "+30d": 30 * DAY, "-30d": -30 * DAY}

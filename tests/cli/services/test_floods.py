@@ -50,6 +50,7 @@ def _port(out: Path) -> int:
     raise AssertionError(out.read_text() if out.exists() else "nothing was printed")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("part", ["head", "body"])
 @pytest.mark.parametrize(
     "words",

@@ -115,6 +115,7 @@ def test_what_the_engine_wrote_goes(lake: Lake, client: Client, address: str) ->
     assert all("_moulin_segment" not in path for path in brought)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["metadata.json", "snap-", "m.avro", "all"])
 def test_a_lost_file_of_a_projection_is_made_again(
     lake: Lake, client: Client, address: str, kind: str, monkeypatch: pytest.MonkeyPatch

@@ -223,6 +223,7 @@ def bad(field: Any, paths: list[str]) -> tuple[Any, ...]:
     return ()
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kind", ACTIONS)
 def test_a_commit_with_one_lie_is_refused_and_changes_nothing(
     attack: Attack, kind: str, monkeypatch: pytest.MonkeyPatch

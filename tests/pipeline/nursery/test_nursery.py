@@ -426,6 +426,7 @@ def _die_of_an_object(folder: str) -> None:
         Nursery(lake, spark=False).drain()
 
 
+@pytest.mark.long
 @pytest.mark.crash
 def test_an_object_that_kills_nurseries_is_set_aside_by_their_successors(tmp_path: Path) -> None:
     with moulin.connect(tmp_path / "lake") as lake:

@@ -58,6 +58,7 @@ def by_feed(lake: Lake, spark: SparkSession) -> list[int]:
     return sorted(row.id for row in spark.read.format("moulin").options(**options).load("shop.items").collect())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("read", [by_sql, by_table, by_session, by_format, by_feed])
 def test_spark_sees_what_a_killed_writer_left(
     tmp_path: Path, spark: SparkSession, read: Callable[[Lake, SparkSession], list[int]]

@@ -60,6 +60,7 @@ FRAMES: dict[str, Callable[[Lake, Table], Any]] = {
 }
 
 
+@pytest.mark.sample(1)
 def test_a_frame_can_be_read_after_clean_up(lake: Lake, orders: Table, rows: MakeRows) -> None:
     for part in range(3):
         orders.append(rows(part * 10, 10))

@@ -183,6 +183,7 @@ def test_few_rows_beside_deleted_ones_need_no_scan_of_their_own(orders: Table, r
     assert ids(orders.to_spark()) == [number for number in range(300) if number not in (7, 99, 163)]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_are_the_same_however_many_are_tested(
     lake: Lake, orders: Table, rows: Rows, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int

@@ -194,7 +194,7 @@ def _check(lakes: tuple[Lake, Lake], chance: random.Random, queries: int) -> int
 
 @pytest.mark.usefixtures("small_plans")
 def test_totals_are_those_of_the_rows(lakes: tuple[Lake, Lake]) -> None:
-    assert _check(lakes, random.Random("few aggregates"), 25) > 3
+    assert _check(lakes, random.Random("few aggregates"), 12) > 1
 
 
 @pytest.mark.long

@@ -223,6 +223,7 @@ def _step(chance: random.Random, frame: DataFrame) -> DataFrame:
     return chance.choice(steps)(frame)  # type: ignore[no-any-return]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.usefixtures("small_plans")
 @pytest.mark.parametrize("seed", range(3))
 def test_frames_have_the_rows_that_they_have_without_pruning(tables: tuple[Table, Table], seed: int) -> None:

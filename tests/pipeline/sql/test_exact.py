@@ -167,6 +167,7 @@ _STATEMENTS: list[tuple[str, Any]] = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("statement", "local"), _STATEMENTS)
 @pytest.mark.usefixtures("small_plans")
 def test_a_statement_has_the_same_result_in_this_process_and_on_spark(

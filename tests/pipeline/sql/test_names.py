@@ -137,7 +137,7 @@ select /*+ broadcast(other.orders), merge(x) */ shop.orders.id from shop.orders 
 @pytest.mark.spark
 @pytest.mark.usefixtures("small_plans")
 def test_nested_queries_mean_what_they_mean_in_spark(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
-    queries = [*EXAMPLES, *Grammar(7).queries(20)]
+    queries = [*EXAMPLES, *Grammar(7).queries(8)]
     assert compare(lake, spark, tmp_path, queries) > len(queries) / 2
 
 

@@ -119,6 +119,7 @@ def test_without_safe_mode_the_hostile_statements_do_work(lake: Lake, folder: Pa
     assert "lake/tables" in lake.sql("select _metadata.file_path p from shop.orders").first()["p"]
 
 
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("statement", HARMLESS)
 def test_harmless_statements_have_the_same_answer(statement: str, lake: Lake) -> None:
     def answer(safe: bool) -> list[str]:

@@ -79,6 +79,7 @@ _MISSED = [
 """What other engines take, and mistakes."""
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("text", _QUERIES)
 def test_a_query_gives_what_plain_spark_gives(lake: Lake, plain: SparkSession, text: str) -> None:
     expected = plain.sql(text)

@@ -95,6 +95,7 @@ def _literal(value: Any) -> str:
     return f"'{value}'" if isinstance(value, str) else str(value)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "number", [pytest.param(one, marks=() if one in _ALWAYS else pytest.mark.long) for one in range(1, 100)]
 )

@@ -61,6 +61,7 @@ def _arrow(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(field.name, field.type) for field in schema])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "number", [pytest.param(one, marks=() if one in _ALWAYS else pytest.mark.long) for one in QUERIES]
 )

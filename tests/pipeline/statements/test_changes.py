@@ -204,6 +204,7 @@ _MERGES = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("source", _SOURCES)
 def test_a_merge_does_the_same_with_a_broadcast_and_with_an_outer_join(
     lake: Lake, items: Table, monkeypatch: pytest.MonkeyPatch, source: str

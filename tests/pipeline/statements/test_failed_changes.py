@@ -58,6 +58,7 @@ def _check_untouched(root: Path, version: int, files: set[Path]) -> None:
         assert _files(root) == files
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -95,6 +96,7 @@ def test_a_statement_that_fails_in_a_task_leaves_nothing(
     _check_untouched(tmp_path / "lake", version, files)
 
 
+@pytest.mark.sample(1)
 def test_a_cancelled_statement_commits_nothing(lake: Lake, table: Table, spark: SparkSession, tmp_path: Path) -> None:
     version, files = table.version, _files(tmp_path)
     ended = threading.Event()

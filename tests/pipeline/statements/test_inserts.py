@@ -83,6 +83,7 @@ def test_dynamic_overwrite_replaces_the_partitions_of_its_rows(lake: Lake, items
     assert names(items) == {1: "a", 7: "g"}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mode", ["static", "dynamic"])
 @pytest.mark.parametrize("partition", ["(p = 'x', q = 1)", "(p = 'x', q)", "(p, q)"])
 @pytest.mark.parametrize("where", ["true", "false"])

@@ -45,6 +45,7 @@ def written_by_tasks(
         monkeypatch.setattr("moulin.pipeline.read.few.FEW_ROWS", (0, 4)[seed % 2])
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("seed", range(_SHORT))
 def test_a_script_does_what_it_does_on_duckdb(lake: Lake, seed: int) -> None:
     _play(lake, make_script(seed, _STEPS))

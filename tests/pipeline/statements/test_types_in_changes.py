@@ -174,6 +174,7 @@ def test_a_value_that_does_not_fit_its_column_is_refused(lake: Lake, text: str, 
     assert table.scan().count() == 1
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "text",
     [

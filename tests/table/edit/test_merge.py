@@ -335,6 +335,7 @@ BAD: list[tuple[str, Any, Callable[[moulin.MergeBuilder], Any], str]] = [
 ]
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize(("on", "source", "clauses", "message"), BAD, ids=range(len(BAD)))
 def test_bad_merges_are_refused_and_change_nothing(
     orders: Table, on: str, source: Any, clauses: Callable[[Any], Any], message: str

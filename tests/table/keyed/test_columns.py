@@ -117,6 +117,7 @@ def table(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Table]:
         yield lake.create_table("d.t", ITEMS, primary_key=["id"])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(6))
 def test_scans_between_writes_and_flushes_see_what_a_dict_does(table: Table, seed: int) -> None:
     chosen, expected = Random(seed), dict[int, dict[str, Any]]()

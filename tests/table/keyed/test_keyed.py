@@ -253,6 +253,7 @@ def test_a_moment_is_one_key_in_every_zone(lake: Lake) -> None:
     assert table.scan().to_pylist() == [{"at": utc, "v": 3}]
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(
     "bad",
     [

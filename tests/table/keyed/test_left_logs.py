@@ -144,6 +144,7 @@ def version_of(address: Address) -> int:
         return lake.version
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("address", "first"),
     [pytest.param(place.values[0], name, marks=place.marks) for place in PLACES for name in FIRST if fits(place, name)],

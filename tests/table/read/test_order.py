@@ -127,6 +127,7 @@ def check(table: Any, order_by: Any, where: str | None, limit: int | None, colum
     assert columns is None or not found or list(found[0]) == columns
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("make", [event_table, keyed_table])
 @pytest.mark.parametrize("where", WHERES)
 def test_rows_come_in_the_order_asked_for(lake: Lake, make: Any, where: str | None) -> None:

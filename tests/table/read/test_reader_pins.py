@@ -81,6 +81,7 @@ READERS: dict[str, Callable[[Table], Iterator[pa.RecordBatch]]] = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("reader", READERS)
 def test_a_reader_under_way_gets_all_its_rows(place: Place, reader: str) -> None:
     table = place.table()

@@ -233,6 +233,7 @@ def test_a_segment_damaged_after_it_was_read_is_found_out(lake: Lake, orders: Ta
     assert ids(orders) == list(range(1, 2001))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_bulk_load_in_threads_has_the_rows_of_one_in_one_thread(
