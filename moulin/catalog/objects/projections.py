@@ -21,6 +21,7 @@ from moulin.catalog.sql.pool import Pool, chunks
 from moulin.model.operations import Kind
 
 ENGINE_PREFIX = "iceberg."  # of keys in a commit's summary: what an engine wrote into that of its snapshot
+ENGINE = "iceberg-rest"  # in the summary of a commit that an engine made over REST
 FIRST = 0  # the parent of the first projection of a line
 
 
@@ -207,6 +208,15 @@ def data_commit(pool: Pool, table_id: UUID, version: int) -> DataCommit | None:
             if key.startswith(ENGINE_PREFIX)
         },
     )
+
+
+def engine_versions(pool: Pool, table_id: UUID, after: int, before: int) -> list[int]:
+    """The versions between two others that engines made of a table: they look for their snapshots in its metadata."""
+    c = s.table_commits
+    made = sa.cast(c.c.summary, sa.Text).like(f"%{ENGINE}%")
+    query = sa.select(c.c.version).where(c.c.table_id == table_id, c.c.version > after, c.c.version < before, made)
+    with pool.read() as connection:
+        return list(connection.execute(query.distinct().order_by(c.c.version)).scalars())
 
 
 def snapshot_ids(pool: Pool, table_id: UUID, sequences: Iterable[int]) -> dict[int, int]:

@@ -14,6 +14,7 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -89,6 +90,7 @@ def project(
             found = find_whole(context, table_id, chosen, state.head_version)
             if found is None:
                 _find_base(context, table_id, chosen, state.head_version)
+                _project_earlier(context, state, chosen)
                 found = _Projector(context, state, chosen, unfolded(context, state)).run()
             if found is not None:
                 return _load(context, table_id, chosen, found)
@@ -97,6 +99,17 @@ def project(
             if found is None and not _forget_lost(context, table_id, chosen, state.head_version):
                 raise
     raise Unavailable(f"Others kept projecting {table_id} at the same time: try again.")
+
+
+def _project_earlier(context: Context, state: TableState, chosen: int) -> None:
+    """Project what engines committed since the last projection: each finds its snapshot in the metadata from then on."""
+    pool = context.own_catalog().pool
+    base = projections.before(pool, state.id, chosen, state.head_version)
+    if base is None or not projections.is_newest(pool, state.id, chosen, state.head_version):
+        return
+    for version in projections.engine_versions(pool, state.id, base.version, state.head_version):
+        with suppress(NotFound):  # clean-up has passed it
+            project(context, state.id, version, format_version=chosen)
 
 
 def find_whole(context: Context, table_id: UUID, chosen: int, version: int) -> Projected | None:

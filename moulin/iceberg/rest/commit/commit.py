@@ -20,17 +20,18 @@ from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
 from moulin.catalog.commit.table_commit import Stale, TableCommit
-from moulin.catalog.objects.projections import ENGINE_PREFIX
+from moulin.catalog.objects.projections import ENGINE, ENGINE_PREFIX
 from moulin.catalog.upkeep import ownership
 from moulin.errors import InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location
 from moulin.iceberg.projection.projection import project
 from moulin.iceberg.rest import namespaces
-from moulin.iceberg.rest.commit import create, requirements
+from moulin.iceberg.rest.commit import create, rebase, requirements
 from moulin.iceberg.rest.commit.engine_files import TableFolder, check_statistics
 from moulin.iceberg.rest.commit.intake import take_in
 from moulin.iceberg.rest.commit.operations import CommitPlan, current, plan
+from moulin.iceberg.rest.commit.rebase import FreeAppend
 from moulin.iceberg.rest.commit.updates import Wanted, read_updates, snapshot_properties
 from moulin.iceberg.rest.errors import CommitStateUnknown, commit_failed
 from moulin.iceberg.rest.requests import Body, LakeOf, field
@@ -68,9 +69,10 @@ def commit_table(lake: LakeOf, namespace: str, table: str, body: Body, key: Idem
     database = namespaces.find(lake, namespace).name
     if "identifier" in body and identifier(body, "identifier") != (database, table):
         raise InvalidInput("The request's identifier is not the table of its path.")
-    _commit(lake, [_table_request(database, table, body)], key)
+    version = _commit(lake, [_table_request(database, table, body)], key)
     try:
-        return loaded(lake, lake.catalog.table(database, table))
+        state = lake.catalog.table(database, table)
+        return loaded(lake, state, version=version if version is not None and version < state.head_version else None)
     except MoulinError as error:
         raise CommitStateUnknown(f"The commit was made, and cannot be shown ({error.message}).") from error
 
@@ -97,14 +99,15 @@ def _table_request(database: str, name: str, body: Json) -> TableRequest:
     return TableRequest(database, check_name(name, "table"), field(body, "requirements", list), wanted)
 
 
-def _commit(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> None:
+def _commit(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> int | None:
+    """The version that was made; None when there was nothing to change."""
     request_id = _request_id(lake, requests, key)
-    if request_id is not None and lake.catalog.committed(request_id) is not None:
-        return  # this request was answered, or died, after its commit
+    if request_id is not None and (earlier := lake.catalog.committed(request_id)) is not None:
+        return earlier.version  # this request was answered, or died, after its commit
     for request in requests:
         with suppress(NotFound):  # it may be one to be made
             flush_table(lake.context, lake.catalog.table(request.database, request.name).id)
-    retry(
+    return retry(
         _ATTEMPTS, lambda: _Attempt(lake, requests, request_id).run(), lambda error: isinstance(error, Stale), at_once
     )
 
@@ -128,24 +131,46 @@ class _Attempt:
         self.made: list[UUID] = []
         self.tables: set[UUID] = set()
 
-    def run(self) -> None:
+    def run(self) -> int | None:
+        """The version that was made; None when there was nothing to change."""
         found = [self._state(request) for request in self.requests]
         bases = [None if state is None else project(self.context, state.id, state.version).metadata for state in found]
-        for request, base in zip(self.requests, bases, strict=True):
-            requirements.check(request.requirements, base, request.full_name)
+        appends = [self._free_append(*one) for one in zip(self.requests, found, bases, strict=True)]
+        earlier = self._made_before(appends)
+        if earlier is not None:
+            return earlier
+        for request, base, append in zip(self.requests, bases, appends, strict=True):
+            left = request.requirements if append is None else append.requirements
+            requirements.check(left, base, request.full_name)
+        version = None
         try:
-            for request, state, base in zip(self.requests, found, bases, strict=True):
+            for request, state, base, append in zip(self.requests, found, bases, appends, strict=True):
                 if state is None or base is None:
                     self._create(request)
                 else:
-                    self._update(request, state, base)
+                    self._update(request, state, base, append)
             if self.commits:
-                self._save()
+                version = self._save()
         except BaseException as error:
             if not isinstance(error, CommitStateUnknown):
                 self._undo()
             raise
         self._clean_up()
+        return version
+
+    def _free_append(self, request: TableRequest, state: TableState | None, base: Json | None) -> FreeAppend | None:
+        if state is None or base is None:
+            return None
+        return rebase.free_append(state, base, request.requirements, request.wanted)
+
+    def _made_before(self, appends: Sequence[FreeAppend | None]) -> int | None:
+        """The version of the same request, if it was sent before: nothing else would refuse it the second time."""
+        if self.request_id is None and all(append is not None for append in appends):
+            self.request_id = rebase.request_id([append for append in appends if append is not None])
+        if self.request_id is None or not any(appends):
+            return None
+        earlier = self.catalog.committed(self.request_id)
+        return None if earlier is None else earlier.version
 
     def _state(self, request: TableRequest) -> TableState | None:
         try:
@@ -163,20 +188,27 @@ class _Attempt:
         if snapshot is not None:
             self._add(state, CommitPlan((), state, snapshot), {"refs": {}, "snapshots": []}, request)
 
-    def _update(self, request: TableRequest, state: TableState, base: Json) -> None:
+    def _update(self, request: TableRequest, state: TableState, base: Json, append: FreeAppend | None) -> None:
         planned = plan(state, request.wanted, base)
         check_statistics(TableFolder(self.context, state), request.wanted.statistics.values())
-        self._add(state, planned, base, request)
+        self._add(state, planned, base, request, append)
 
-    def _add(self, state: TableState, planned: CommitPlan, base: Json, request: TableRequest) -> None:
+    def _add(
+        self,
+        state: TableState,
+        planned: CommitPlan,
+        base: Json,
+        request: TableRequest,
+        append: FreeAppend | None = None,
+    ) -> None:
         operations: list[Operation] = list(planned.operations)
         snapshot_id = None
-        summary = {"engine": "iceberg-rest"}
+        summary = {"engine": ENGINE}
         if planned.snapshot is not None:
-            _check_snapshot(state, planned, base, request.wanted)
-            main = base["refs"].get("main", {}).get("snapshot-id")
-            before = next((one for one in base["snapshots"] if one["snapshot-id"] == main), None)
+            before = _check_snapshot(state, planned, base, request.wanted, append)
             taken = take_in(self.context, planned.state, before, planned.snapshot, planned.state.schema_id)
+            if append is not None and not rebase.is_pure(taken.operation):
+                raise InvalidInput(f"A snapshot of {state.full_name} is called an append, and takes files away.")
             self.leftovers += taken.leftovers
             self.tables.add(state.id)
             if taken.operation is not None:
@@ -184,6 +216,7 @@ class _Attempt:
                 snapshot_id = planned.snapshot["snapshot-id"]
                 given = snapshot_properties(request.wanted.snapshots)
                 summary |= {ENGINE_PREFIX + key: value for key, value in given.items()}
+        is_free = append is not None and append.follows_any
         for index, operation in enumerate(operations):
             self.commits.append(
                 TableCommit(
@@ -191,14 +224,14 @@ class _Attempt:
                     state.version,
                     operation,
                     summary,
-                    expected_head=state.head_version if index == 0 else None,
+                    expected_head=state.head_version if index == 0 and not is_free else None,
                     snapshot_id=snapshot_id,
                 )
             )
 
-    def _save(self) -> None:
+    def _save(self) -> int:
         try:
-            self.catalog.commit(self.commits, request_id=self.request_id)
+            return self.catalog.commit(self.commits, request_id=self.request_id).version
         except Unavailable as error:
             raise CommitStateUnknown(f"Nobody knows whether the commit was made ({error.message}).") from error
 
@@ -223,8 +256,10 @@ class _Attempt:
             log.warning("files of a commit stay", extra={"files": len(self.leftovers), "error": error.message})
 
 
-def _check_snapshot(state: TableState, planned: CommitPlan, base: Json, wanted: Wanted) -> None:
-    """Whether a snapshot follows the head of the table."""
+def _check_snapshot(
+    state: TableState, planned: CommitPlan, base: Json, wanted: Wanted, append: FreeAppend | None
+) -> Json | None:
+    """The snapshot that one follows; refused unless that is the head of the table, or the commit may follow any."""
     snapshot = planned.snapshot
     assert snapshot is not None
     if state.schema.identifier_field_ids:
@@ -232,12 +267,15 @@ def _check_snapshot(state: TableState, planned: CommitPlan, base: Json, wanted: 
             f"{state.full_name} has a primary key, and files of other engines could hold a key twice: write to it with "
             "put, append or merge of Moulin's Python API."
         )
+    if any(one["snapshot-id"] == snapshot["snapshot-id"] for one in base["snapshots"]):
+        raise commit_failed(f"{state.full_name} has a snapshot {snapshot['snapshot-id']} already.")
+    if append is not None:
+        rebase.check_numbers(state, append)
+        rebase.check_schema(state, append)
+        return append.before
     main = base["refs"].get("main", {}).get("snapshot-id")
-    by_id = {one["snapshot-id"]: one for one in wanted.snapshots}
-    first, steps = snapshot, 0
-    while (parent := first.get("parent-snapshot-id")) in by_id and steps < len(by_id):
-        first, steps = by_id[parent], steps + 1
-    if (parent if parent != -1 else None) != main:
+    first = rebase.first_added(wanted.snapshots, snapshot["snapshot-id"])
+    if (parent := rebase.parent_of(first)) != main:
         raise commit_failed(f"The snapshot follows {parent}; the current one of {state.full_name} is {main}.")
     if first["sequence-number"] != state.last_sequence + 1:
         raise commit_failed(
@@ -247,5 +285,4 @@ def _check_snapshot(state: TableState, planned: CommitPlan, base: Json, wanted: 
     row_id = first.get("first-row-id")
     if row_id is not None and row_id != state.next_row_id:
         raise commit_failed(f"The next row id of {state.full_name} is {state.next_row_id}, not {row_id}.")
-    if any(one["snapshot-id"] == snapshot["snapshot-id"] for one in base["snapshots"]):
-        raise commit_failed(f"{state.full_name} has a snapshot {snapshot['snapshot-id']} already.")
+    return next((one for one in base["snapshots"] if one["snapshot-id"] == main), None)
