@@ -101,7 +101,7 @@ def record(
     """
     f = s.projection_files
     until = s.OPEN if parent is not None else made.version + 1
-    with pool.unordered() as connection:
+    with pool.unordered(durable=False) as connection:  # what a power cut takes away is made again
         tables.find_by_id(connection, table_id)
         if _last_erased(connection, table_id) != erased:
             return False
@@ -149,13 +149,13 @@ def _last_erased(connection: sa.Connection, table_id: UUID) -> int:
     return int(connection.execute(query).scalar() or 0)
 
 
-def files(pool: Pool, table_id: UUID, format_version: int, version: int) -> set[str]:
-    """The paths of the files that the projection of a version is made of."""
+def files(pool: Pool, table_id: UUID, format_version: int, version: int) -> dict[str, int]:
+    """The files that the projection of a version is made of, with their sizes."""
     f = s.projection_files
     span = sa.and_(f.c.added_version <= version, f.c.removed_version > version)
     mine = sa.and_(f.c.table_id == table_id, f.c.format_version == format_version, span)
     with pool.read() as connection:
-        return set(connection.execute(sa.select(f.c.path).where(mine)).scalars())
+        return {row.path: row.size for row in connection.execute(sa.select(f.c.path, f.c.size).where(mine))}
 
 
 def forget(pool: Pool, table_id: UUID, format_version: int) -> None:

@@ -138,14 +138,14 @@ def _is_whole(context: Context, table_id: UUID, chosen: int, found: Projected) -
 
 
 def _forget_lost(context: Context, table_id: UUID, chosen: int, version: int) -> bool:
-    """Forget the projections of a table if a file of the one of this version, or of the one before, is lost."""
+    """Forget the projections of a table if a file of the one of this version, or of the one before, is lost or cut."""
     pool = context.own_catalog().pool
     base = projections.before(pool, table_id, chosen, version)
     named = projections.files(pool, table_id, chosen, version)
     if base is not None:
         named |= projections.files(pool, table_id, chosen, base.version)
-    there = {info.path for info in context.store.list(paths.metadata_prefix(table_id))}
-    if named <= there:
+    there = {info.path: info.size for info in context.store.list(paths.metadata_prefix(table_id))}
+    if all(there.get(path) == size for path, size in named.items()):
         return False
     log.warning("files of a projection are lost, and made again", extra={"table": str(table_id)})
     projections.forget(pool, table_id, chosen)
@@ -326,7 +326,7 @@ class _Projector:
 
     def _write(self, name: str, data: bytes) -> str:
         path = f"{self.folder}/{name}"
-        self.store.put_if_absent(path, data)
+        self.store.put_derived(path, data)
         self.added[path] = len(data)
         return location(self.store, path)
 
