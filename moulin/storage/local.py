@@ -179,9 +179,7 @@ class LocalStore(Store):
                         yield _info(path, status)
 
     @contextmanager
-    def _staged(
-        self, path: str, publish: Callable[[str, str], None], *, synced: bool = True
-    ) -> Iterator[BinaryIO]:
+    def _staged(self, path: str, publish: Callable[[str, str], None], *, synced: bool = True) -> Iterator[BinaryIO]:
         """A temporary file beside `path`, synced and then given its name by `publish(temporary, target)`."""
         target = self._file(path)
         with _writing(target):

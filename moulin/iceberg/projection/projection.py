@@ -102,7 +102,7 @@ def project(
 
 
 def _project_earlier(context: Context, state: TableState, chosen: int) -> None:
-    """Project what engines committed since the last projection: each finds its snapshot in the metadata from then on."""
+    """Project what engines committed since the last projection: each finds its snapshot in the metadata then."""
     pool = context.own_catalog().pool
     base = projections.before(pool, state.id, chosen, state.head_version)
     if base is None or not projections.is_newest(pool, state.id, chosen, state.head_version):

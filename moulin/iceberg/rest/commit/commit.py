@@ -13,11 +13,13 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
 from moulin.catalog.commit.table_commit import Stale, TableCommit
 from moulin.catalog.objects.projections import ENGINE, ENGINE_PREFIX
@@ -36,6 +38,7 @@ from moulin.iceberg.rest.commit.updates import Wanted, read_updates, snapshot_pr
 from moulin.iceberg.rest.errors import CommitStateUnknown, commit_failed
 from moulin.iceberg.rest.requests import Body, LakeOf, field
 from moulin.iceberg.rest.tables import identifier, loaded
+from moulin.iceberg.rest.turns import in_turn
 from moulin.lake import Lake
 from moulin.model import request_ids
 from moulin.model.entities import TableState
@@ -65,7 +68,14 @@ class TableRequest:
 
 
 @router.post("/namespaces/{namespace}/tables/{table}")
-def commit_table(lake: LakeOf, namespace: str, table: str, body: Body, key: IdempotencyKey = None) -> Response:
+async def commit_table(
+    request: Request, lake: LakeOf, namespace: str, table: str, body: Body, key: IdempotencyKey = None
+) -> Response:
+    run = partial(_commit_table, lake, namespace, table, body, key)
+    return await in_turn(request, lake, [(namespace, table)], run)
+
+
+def _commit_table(lake: Lake, namespace: str, table: str, body: Json, key: str | None) -> Response:
     database = namespaces.find(lake, namespace).name
     if "identifier" in body and identifier(body, "identifier") != (database, table):
         raise InvalidInput("The request's identifier is not the table of its path.")
@@ -78,8 +88,19 @@ def commit_table(lake: LakeOf, namespace: str, table: str, body: Body, key: Idem
 
 
 @router.post("/transactions/commit")
-def commit_transaction(lake: LakeOf, body: Body, key: IdempotencyKey = None) -> Response:
+async def commit_transaction(request: Request, lake: LakeOf, body: Body, key: IdempotencyKey = None) -> Response:
     """Changes of several tables, all or none of them."""
+    requests = await run_in_threadpool(_table_requests, lake, body)
+    names = [(one.database, one.name) for one in requests]
+    return await in_turn(request, lake, names, partial(_commit_transaction, lake, requests, key))
+
+
+def _commit_transaction(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> Response:
+    _commit(lake, requests, key)
+    return Response(status_code=204)
+
+
+def _table_requests(lake: Lake, body: Json) -> list[TableRequest]:
     requests = []
     for one in field(body, "table-changes", list):
         if not isinstance(one, dict):
@@ -90,8 +111,7 @@ def commit_transaction(lake: LakeOf, body: Body, key: IdempotencyKey = None) -> 
         raise InvalidInput("The transaction changes no table.")
     if len({request.full_name for request in requests}) != len(requests):
         raise InvalidInput("A transaction names each table once.")
-    _commit(lake, requests, key)
-    return Response(status_code=204)
+    return requests
 
 
 def _table_request(database: str, name: str, body: Json) -> TableRequest:
