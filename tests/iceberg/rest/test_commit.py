@@ -146,7 +146,9 @@ class Written:
         table = pyiceberg_catalog(address).load_table("shop.t")
         transaction = table.transaction()
         names, ids = rows or [["a", "b"], [1, 2]]
-        transaction.append(pa.table({"id": pa.array(ids, pa.int64()), "name": names}))
+        id_column = pa.field("id", pa.int64(), nullable=not table.schema().find_field("id").required)
+        schema = pa.schema([id_column, pa.field("name", pa.string())])
+        transaction.append(pa.table([ids, names], schema=schema))
         self.updates = [json.loads(one.model_dump_json(by_alias=True)) for one in transaction._updates]
         self.requirements = [json.loads(one.model_dump_json(by_alias=True)) for one in transaction._requirements]
         self.snapshot = next(one["snapshot"] for one in self.updates if one["action"] == "add-snapshot")

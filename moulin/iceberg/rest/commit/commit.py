@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final
@@ -24,7 +24,7 @@ from starlette.concurrency import run_in_threadpool
 from moulin.catalog.commit.table_commit import Stale, TableCommit
 from moulin.catalog.objects.projections import ENGINE, ENGINE_PREFIX
 from moulin.catalog.upkeep import ownership
-from moulin.errors import InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
+from moulin.errors import InvalidInput, MoulinError, NotFound, Unavailable
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location
 from moulin.iceberg.projection.projection import project
@@ -32,6 +32,7 @@ from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit import create, rebase, requirements
 from moulin.iceberg.rest.commit.engine_files import TableFolder, check_statistics
 from moulin.iceberg.rest.commit.intake import take_in
+from moulin.iceberg.rest.commit.keyed_rows import Held, hold, take_in_keyed
 from moulin.iceberg.rest.commit.operations import CommitPlan, current, plan
 from moulin.iceberg.rest.commit.rebase import FreeAppend
 from moulin.iceberg.rest.commit.updates import Wanted, read_updates, snapshot_properties
@@ -43,7 +44,7 @@ from moulin.lake import Lake
 from moulin.model import request_ids
 from moulin.model.entities import TableState
 from moulin.model.names import AT, check_name
-from moulin.model.operations import Operation
+from moulin.model.operations import DataOperation, Operation, RegionUse
 from moulin.table.commit.retry import at_once, retry
 from moulin.table.keyed.tables import flush_table
 
@@ -150,9 +151,23 @@ class _Attempt:
         self.leftovers: list[str] = []
         self.made: list[UUID] = []
         self.tables: set[UUID] = set()
+        self.held: dict[UUID, Held] = {}
 
     def run(self) -> int | None:
         """The version that was made; None when there was nothing to change."""
+        with ExitStack() as self.until:
+            self._hold()
+            return self._run()
+
+    def _hold(self) -> None:
+        """Hold the keyed tables that get rows, in one order, before their heads are looked at."""
+        wanted = [request for request in self.requests if request.wanted.snapshots]
+        states = [state for request in wanted if (state := self._state(request)) is not None]
+        for state in sorted(states, key=lambda state: state.id):
+            if state.schema.identifier_field_ids:
+                self.held[state.id] = hold(self.context, state, self.until)
+
+    def _run(self) -> int | None:
         found = [self._state(request) for request in self.requests]
         bases = [None if state is None else project(self.context, state.id, state.version).metadata for state in found]
         appends = [self._free_append(*one) for one in zip(self.requests, found, bases, strict=True)]
@@ -224,15 +239,14 @@ class _Attempt:
         operations: list[Operation] = list(planned.operations)
         snapshot_id = None
         summary = {"engine": ENGINE}
+        regions: tuple[RegionUse, ...] = ()
+        read_version = state.version
         if planned.snapshot is not None:
             before = _check_snapshot(state, planned, base, request.wanted, append)
-            taken = take_in(self.context, planned.state, before, planned.snapshot, planned.state.schema_id)
-            if append is not None and not rebase.is_pure(taken.operation):
-                raise InvalidInput(f"A snapshot of {state.full_name} is called an append, and takes files away.")
-            self.leftovers += taken.leftovers
+            taken, regions, read_version = self._take_in(state, planned, before, append)
             self.tables.add(state.id)
-            if taken.operation is not None:
-                operations.append(taken.operation)
+            if taken is not None:
+                operations.append(taken)
                 snapshot_id = planned.snapshot["snapshot-id"]
                 given = snapshot_properties(request.wanted.snapshots)
                 summary |= {ENGINE_PREFIX + key: value for key, value in given.items()}
@@ -241,13 +255,37 @@ class _Attempt:
             self.commits.append(
                 TableCommit(
                     state.id,
-                    state.version,
+                    read_version,
                     operation,
                     summary,
+                    regions if isinstance(operation, DataOperation) else (),
                     expected_head=state.head_version if index == 0 and not is_free else None,
                     snapshot_id=snapshot_id,
                 )
             )
+
+    def _take_in(
+        self, state: TableState, planned: CommitPlan, before: Json | None, append: FreeAppend | None
+    ) -> tuple[DataOperation | None, tuple[RegionUse, ...], int]:
+        """What a snapshot does to the table, the regions that it holds, and the version that it was prepared from."""
+        assert planned.snapshot is not None
+        operation: DataOperation | None
+        regions: tuple[RegionUse, ...] = ()
+        version = state.version
+        if state.schema.identifier_field_ids:
+            held = self.held.get(state.id) or hold(self.context, state, self.until)
+            rows = take_in_keyed(self.context, planned.state, before, planned.snapshot, held, self.until)
+            prepared = self.context.committer.prepared(rows.change)
+            assert isinstance(prepared.operation, DataOperation)
+            operation, regions, version = prepared.operation, prepared.regions, prepared.read_version
+            leftovers, is_pure = rows.leftovers, rows.is_pure
+        else:
+            taken = take_in(self.context, planned.state, before, planned.snapshot, planned.state.schema_id)
+            operation, leftovers, is_pure = taken.operation, taken.leftovers, rebase.is_pure(taken.operation)
+        self.leftovers += leftovers
+        if append is not None and not is_pure:
+            raise InvalidInput(f"A snapshot of {state.full_name} is called an append, and takes files or rows away.")
+        return operation, regions, version
 
     def _save(self) -> int:
         try:
@@ -282,11 +320,6 @@ def _check_snapshot(
     """The snapshot that one follows; refused unless that is the head of the table, or the commit may follow any."""
     snapshot = planned.snapshot
     assert snapshot is not None
-    if state.schema.identifier_field_ids:
-        raise Unsupported(
-            f"{state.full_name} has a primary key, and files of other engines could hold a key twice: write to it with "
-            "put, append or merge of Moulin's Python API."
-        )
     if any(one["snapshot-id"] == snapshot["snapshot-id"] for one in base["snapshots"]):
         raise commit_failed(f"{state.full_name} has a snapshot {snapshot['snapshot-id']} already.")
     if append is not None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from moulin.errors import FailedPrecondition, InvalidInput, MoulinError, Unsupported
@@ -28,6 +29,7 @@ from moulin.iceberg.rest.commit.engine_files import (
     deleted_positions,
     read_manifests,
 )
+from moulin.iceberg.rest.commit.equality import find_rows, read_deletes
 from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts, LiveSegment, SegmentFacts
 from moulin.model.layout.bounds import time_range_ns
@@ -52,7 +54,7 @@ def take_in(context: Context, state: TableState, base: Json | None, snapshot: Js
 
     `state` has the schemas and specs that the commit makes current; `schema_id` is the one that files are read with.
     """
-    return _Intake(context, state, schema_id).run(base, snapshot)
+    return Intake(context, state, schema_id).run(base, snapshot)
 
 
 def copy_in(
@@ -62,12 +64,14 @@ def copy_in(
 
     `specs` leads from ids of its partition specs to the table's own. None when it has no rows.
     """
-    intake = _Intake(context, state, state.schema_id)
+    intake = Intake(context, state, state.schema_id)
     intake.folder, intake.foreign = folder, specs
     return intake.run(None, snapshot).operation
 
 
-class _Intake:
+class Intake:
+    """The files of one snapshot, against the table that it follows."""
+
     foreign: Mapping[int, int] | None = None
 
     def __init__(self, context: Context, state: TableState, schema_id: int) -> None:
@@ -95,6 +99,7 @@ class _Intake:
         touched = self._live([where for where in positions if where not in numbers])
         self._refuse_undeleted(undone, positions, removed, touched)
         vectors, whole = self._vectors(positions, touched, removed)
+        whole += self._hide_equal(new.equality, touched, vectors, {*removed, *(one.facts.number for one in whole)})
         fresh: dict[int, BitMap64] = {}
         targets: dict[int, VectorTarget] = {}
         for where, found in positions.items():
@@ -118,6 +123,7 @@ class _Intake:
             added_vectors={number: written[number] for number in fresh},
         )
         self.leftovers += [self.folder.path(record["file_path"]) for record in deletes]
+        self.leftovers += [self.folder.path(where) for where in new.equality]
         # An engine's snapshot that changes nothing is a version all the same: its summary may say why it was made.
         empty = self.foreign is not None and not added
         return Taken(None if empty else operation, tuple(dict.fromkeys(self.leftovers)))
@@ -140,9 +146,8 @@ class _Intake:
         first = self.context.catalog.reserve_segments(count) if count else 0
         return range(first, first + count)
 
-    def _segment(self, file: DataFile, number: int) -> SegmentFacts | None:
-        """Copy a data file into the folder of a segment; its facts come from its bytes. One without rows is none."""
-        file = self._own_spec(file)
+    def _rows(self, file: DataFile) -> tuple[pa.Table, pq.FileMetaData, bytes]:
+        """The rows of a data file as its bytes have them, checked against the schema and its manifest."""
         where, record = file.location, file.record
         if str(record["file_format"]).upper() != "PARQUET":
             raise Unsupported(f"{where} is {record['file_format']}: data files are Parquet.")
@@ -154,10 +159,10 @@ class _Intake:
                 table = reader.table()
             _require_values(table, self.schema)
             show(table, shown_schema(self.schema))  # lists of a fixed length, which engines know nothing of
-            rows, columns = table.num_rows, footer_facts(footer, self.schema)
+            rows = table.num_rows
         except (MoulinError, pa.ArrowException, OSError) as error:
             raise InvalidInput(f"{where} does not fit the table: {' '.join(str(error).split())[:300]}") from None
-        stored = {leaf.field_id: leaf.index for leaf in leaves(footer.schema.to_arrow_schema())}
+        stored = {leaf.field_id for leaf in leaves(footer.schema.to_arrow_schema())}
         if not any(one in self.schema.field_ids for one in stored if one is not None):
             raise InvalidInput(f"{where} has no field ids of the table's columns.")
         if rows != record["record_count"] or len(data) != record["file_size_in_bytes"]:
@@ -166,8 +171,20 @@ class _Intake:
                 f"{record['file_size_in_bytes']}."
             )
         self.leftovers.append(path)
-        if not rows:
+        return table, footer, data
+
+    def _segment(self, file: DataFile, number: int) -> SegmentFacts | None:
+        """Copy a data file into the folder of a segment; its facts come from its bytes. One without rows is none."""
+        file = self._own_spec(file)
+        where = file.location
+        table, footer, data = self._rows(file)
+        if not (rows := table.num_rows):
             return None
+        try:
+            columns = footer_facts(footer, self.schema)
+        except (MoulinError, pa.ArrowException) as error:
+            raise InvalidInput(f"{where} does not fit the table: {' '.join(str(error).split())[:300]}") from None
+        stored = {leaf.field_id: leaf.index for leaf in leaves(footer.schema.to_arrow_schema())}
         lowest, highest = (None, None) if self.foreign is not None else sequence_range(footer)
         if highest is not None and highest > self.state.last_sequence:
             raise InvalidInput(f"{where} holds rows of sequence number {highest}, which is yet to come.")
@@ -267,6 +284,29 @@ class _Intake:
                 vectors[segment.facts.number] = after
         return vectors, whole
 
+    def _hide_equal(
+        self,
+        files: Mapping[str, DataFile],
+        touched: dict[int, LiveSegment],
+        vectors: dict[int, BitMap64],
+        gone: Set[int],
+    ) -> list[LiveSegment]:
+        """Add the rows that equality deletes name to the vectors of their segments; returns those that lose all."""
+        deletes = read_deletes(self.folder, self.state, list(files.values()))
+        if not deletes:
+            return []
+        whole: list[LiveSegment] = []
+        every = self.context.catalog.segments(self.state.id, self.state.version, with_columns=False)
+        live = {one.facts.number: one for one in every if one.facts.number not in gone}
+        for number, bitmap in find_rows(self.context, self.state, live.values(), deletes).items():
+            segment = live[number]
+            after = bitmap | vectors.pop(number, self._deleted(segment))
+            if len(after) == segment.facts.rows:
+                whole.append(segment)
+            elif len(after) > len(self._deleted(segment)):
+                touched[number], vectors[number] = segment, after
+        return whole
+
     def _deleted(self, segment: LiveSegment) -> BitMap64:
         if segment.vector is None:
             return BitMap64()
@@ -318,4 +358,4 @@ def _nulls(footer: object, indices: Sequence[int]) -> bool:
     return False
 
 
-__all__ = ["Taken", "copy_in", "take_in"]
+__all__ = ["Intake", "Taken", "copy_in", "take_in"]
