@@ -45,7 +45,9 @@ def new_ticket(now: int) -> str:
 def queue(pool: Pool, table: str) -> list[Ticket]:
     """The tickets of a table that have not expired, in order."""
     with pool.read() as connection:
-        return _queue(connection, table, pool.now(connection))
+        rows = _rows(connection, _TURN, table)
+        now = pool.now(connection) if rows else 0
+        return [_ticket(row.name, row.owner) for row in rows if row.expires_at > now]
 
 
 def take(

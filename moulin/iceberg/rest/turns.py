@@ -162,15 +162,16 @@ async def in_turn(
     local: Turns = request.app.state.turns
     names = tuple(sorted({_table_key(lake, *table) for table in tables}))
     writer = _Writer(request, lake.own_catalog().pool, names, _token(request), _client(request))
-    overdue, lost, answer = False, None, None
+    must_wait, overdue, lost, answer = False, False, None, None
     while answer is None and lost is None:
-        if not overdue and await writer.position() > 0:
+        if must_wait:
             if not await writer.take_ticket():
                 raise _with(commit_failed("Too many writers wait for this table: try again."), {"Retry-After": "1"})
             overdue = not await writer.wait()
         async with local.alone(names):
-            if not overdue and await writer.position() > 0:
-                continue  # somebody got the turn while this one waited here
+            must_wait = not overdue and await writer.position() > 0
+            if must_wait:
+                continue
             try:
                 answer = await run_in_threadpool(run)
             except (RestError, Stale) as error:
