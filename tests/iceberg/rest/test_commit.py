@@ -197,7 +197,7 @@ LIES: list[tuple[str, dict[str, Any], str]] = [
     ("file", {"record_count": 3}, "manifest"),
     ("file", {"file_size_in_bytes": 3}, "its manifest says"),
     ("file", {"file_format": "ORC"}, "data files are Parquet"),
-    ("file", {"content": 2}, "equality deletes"),
+    ("file", {"content": 2}, "names columns of the table"),
     ("file", {"file_path": "file:///etc/passwd"}, "below the table's location"),
 ]
 

@@ -129,7 +129,7 @@ def test_an_append_that_takes_files_away_is_none(address: str, client: Client, l
     kept = {key: value for key, value in header.items() if not key.startswith("avro.")}
     path.write_bytes(write_avro(json.loads(header["avro.schema"]), mine, kept))
     lake.table("shop.t").append([{"id": 9, "name": "ours"}])
-    assert "takes files away" in error(written.send(), 400, "BadRequestException")
+    assert "takes files or rows away" in error(written.send(), 400, "BadRequestException")
     assert ids(lake) == [0, 9]
 
 

@@ -155,7 +155,8 @@ class Entries:
 def read_manifests(folder: Folder, manifests: Sequence[Json]) -> Entries:
     """The live files of manifests; refused when a manifest list says something else of them."""
     found = Entries()
-    _refuse_deletes_between(manifests)
+    added: list[int] = []
+    compared: list[int] = []
     for manifest in manifests:
         where = manifest["manifest_path"]
         records, header = folder.avro(where)
@@ -168,20 +169,17 @@ def read_manifests(folder: Folder, manifests: Sequence[Json]) -> Entries:
             content = file.get("content") or 0
             if content == 2:
                 found.equality[file["file_path"]] = DataFile(file, record["status"], spec_id, names)
+                compared.append(manifest["sequence_number"])
             elif content == 1:
                 found.deletes[file["file_path"], file.get("content_offset")] = file
             elif file["file_path"] in found.data:
                 raise InvalidInput(f"{file['file_path']} is in the snapshot twice.")
             else:
                 found.data[file["file_path"]] = DataFile(file, record["status"], spec_id, names)
+                added += [manifest["sequence_number"]] if record["status"] == ADDED else []
+    if compared and added and min(added) < max(compared):
+        raise Unsupported("A commit has an equality delete for rows that an earlier snapshot of it adds: commit each.")
     return found
-
-
-def _refuse_deletes_between(manifests: Sequence[Json]) -> None:
-    """Deletes are about the rows from before a commit; those of a second snapshot in it would be about the first's."""
-    numbers = {one["sequence_number"] for one in manifests if one.get("added_files_count")}
-    if len(numbers) > 1 and any(one.get("content") == 1 for one in manifests):
-        raise Unsupported("Snapshots that delete rows of one another are not taken in one commit: commit each.")
 
 
 def _check_counts(manifest: Json, records: Sequence[Json]) -> None:
