@@ -5,7 +5,7 @@ files under a field id that no schema has yet. When every live segment has them,
 field, in one version. What is needed to go on is kept among the table's properties, under a key of its own.
 """
 
-# Decisions: docs/decisions/0421
+# Decisions: docs/decisions/0421, docs/decisions/0470
 
 from __future__ import annotations
 
@@ -84,4 +84,30 @@ def fillings_of(properties: Mapping[str, str], schema: Schema) -> dict[str, Fill
     return {names[one.placeholder]: one for one in found if one.placeholder in names}
 
 
-__all__ = ["Filling", "fillings_of", "read_filling"]
+def without_pending(
+    schema: Schema, schemas: Mapping[int, Schema], now: Schema, properties: Mapping[str, str]
+) -> Schema:
+    """A schema of a table without the columns that were pending in it, whose nulls are no values.
+
+    `schemas` are all of the table's, `now` its newest. A placeholder is known by its field id: the ids before it, those
+    of the column whose values are stored, are in no schema yet.
+    """
+    pending = {int(key.removeprefix(FILLING_PREFIX)) for key in properties if key.startswith(FILLING_PREFIX)}
+    real = {field.field_id for field in now.fields} - pending
+    kept = [
+        field
+        for field in schema.fields
+        if field.field_id in real or not (field.field_id in pending or _was_pending(field, schemas))
+    ]
+    return schema if len(kept) == len(schema.fields) else Schema(*kept, schema_id=schema.schema_id)
+
+
+def _was_pending(field: NestedField, schemas: Mapping[int, Schema]) -> bool:
+    stored = field.field_id - len(nested_ids(field))
+    first = min(number for number, one in schemas.items() if field.field_id in one.field_ids)
+    return (
+        stored > 0 and first > min(schemas) and all(stored not in schemas[n].field_ids for n in schemas if n <= first)
+    )
+
+
+__all__ = ["Filling", "fillings_of", "read_filling", "without_pending"]

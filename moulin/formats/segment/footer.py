@@ -44,6 +44,7 @@ CHECKSUM_KEY = "moulin.footer_crc32"
 """Footer key of the footer's own CRC32, as eight hex digits, taken while its value was `NO_CHECKSUM`."""
 
 NO_CHECKSUM = "00000000"
+SCHEMA_KEY = "iceberg.schema"
 LEVEL_KEY = "moulin.level"
 RESTORE = "Restore the file from a copy; `moulin check` finds all that are damaged."
 

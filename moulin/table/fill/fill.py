@@ -117,9 +117,10 @@ class Filler:
     ) -> None:
         """Write and commit the column files of a group. What cannot be committed is left to the next round."""
         fields = tuple(one.field(name) for one, name in zip(waiting, self.names, strict=True))
-        files = self._files(state, group, state.schemas[waiting[0].schema_id], fields)
         try:
-            self._commit(state, files, claim)
+            with self.context.catalog.writing():
+                files = self._files(state, group, state.schemas[waiting[0].schema_id], fields)
+                self._commit(state, files, claim)
         except (Fenced, NotFound):
             if claim is None:
                 raise  # else the lease ended before the work did, and the task was forgotten: the next round does it

@@ -307,7 +307,7 @@ class BasePath(_message.Message):
     def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., uri: _Optional[str] = ..., created_at: _Optional[int] = ...) -> None: ...
 
 class Erasure(_message.Message):
-    __slots__ = ("id", "version", "tables", "segments", "vectors", "removed", "deleted")
+    __slots__ = ("id", "version", "tables", "segments", "vectors", "removed", "deleted", "column_files")
     ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
@@ -315,6 +315,7 @@ class Erasure(_message.Message):
     VECTORS_FIELD_NUMBER: _ClassVar[int]
     REMOVED_FIELD_NUMBER: _ClassVar[int]
     DELETED_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_FILES_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     version: int
     tables: _containers.RepeatedScalarFieldContainer[bytes]
@@ -322,7 +323,16 @@ class Erasure(_message.Message):
     vectors: _containers.RepeatedCompositeFieldContainer[ErasedVector]
     removed: _containers.RepeatedScalarFieldContainer[int]
     deleted: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[bytes] = ..., version: _Optional[int] = ..., tables: _Optional[_Iterable[bytes]] = ..., segments: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., vectors: _Optional[_Iterable[_Union[ErasedVector, _Mapping]]] = ..., removed: _Optional[_Iterable[int]] = ..., deleted: _Optional[_Iterable[str]] = ...) -> None: ...
+    column_files: _containers.RepeatedCompositeFieldContainer[ErasedColumnFile]
+    def __init__(self, id: _Optional[bytes] = ..., version: _Optional[int] = ..., tables: _Optional[_Iterable[bytes]] = ..., segments: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., vectors: _Optional[_Iterable[_Union[ErasedVector, _Mapping]]] = ..., removed: _Optional[_Iterable[int]] = ..., deleted: _Optional[_Iterable[str]] = ..., column_files: _Optional[_Iterable[_Union[ErasedColumnFile, _Mapping]]] = ...) -> None: ...
+
+class ErasedColumnFile(_message.Message):
+    __slots__ = ("before", "after")
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    before: str
+    after: ColumnFileRef
+    def __init__(self, before: _Optional[str] = ..., after: _Optional[_Union[ColumnFileRef, _Mapping]] = ...) -> None: ...
 
 class ErasedVector(_message.Message):
     __slots__ = ("segment", "before", "id", "path", "offset", "length", "cardinality")
