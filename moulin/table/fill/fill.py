@@ -39,8 +39,8 @@ from moulin.table.fill.kernel import FillSlice, fill_segments
 from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.write.writes import Outcome, balanced
 
-_GROUP_BYTES = 2 << 30  # of segments, of which a fill reads some columns
-_GROUP_SEGMENTS = 16
+_GROUP_BYTES = 1 << 30  # of the columns that a fill reads, about
+_GROUP_SEGMENTS = 64
 _LEASE_SECONDS = 10.0  # whoever goes on after a kill waits no longer than this
 _PATIENCE_SECONDS = 1.0
 
@@ -85,7 +85,8 @@ class Filler:
 
     def _fill(self, state: TableState, waiting: Sequence[Filling]) -> None:
         """Fill the segments that lack the columns: first those that no other task has."""
-        late = [group for group in groups_of(self._lacking(state, waiting)) if not self._fill_group(state, group)]
+        groups = groups_of(self._lacking(state, waiting), self._share(state))
+        late = [group for group in groups if not self._fill_group(state, group)]
         if late:
             time.sleep(_PATIENCE_SECONDS)
         for group in late:
@@ -141,8 +142,7 @@ class Filler:
         self, state: TableState, segments: Sequence[LiveSegment], schema: Schema, fields: tuple[NestedField, ...]
     ) -> list[ColumnFile]:
         settings = FileSettings.of(state.properties)
-        share = len(self.compute.reads) / max(len(schema.fields), 1)
-        size = int(share * sum(segment.facts.size for segment in segments))
+        size = int(self._share(state) * sum(segment.facts.size for segment in segments))
         slices = [
             FillSlice(self.context.store, state.id, schema, fields, self.compute, settings, tuple(part))
             for part in balanced(segments, 2 * (os.cpu_count() or 1))
@@ -151,13 +151,17 @@ class Filler:
         found = self.context.runner(size).map(fill_segments, slices) if slices else ()
         return [file for part in found for file in part]
 
+    def _share(self, state: TableState) -> float:
+        """Which part of a segment is read, if its columns are alike."""
+        return min(1.0, max(len(self.compute.reads), 1) / max(len(state.schema.fields), 1))
+
     def _complete(self) -> Outcome:
         if self.keyed is None:
             return Outcome(self._declare(self.load(), ()))
         with self.keyed.held() as (seen, uses):  # what the logs had is in segments now
             state = seen.state
             waiting = self._waiting(state)
-            for group in groups_of(self._lacking(state, waiting)):
+            for group in groups_of(self._lacking(state, waiting), self._share(state)):
                 self._write(state, group, waiting, None)
             return Outcome(self._declare(self.load(), tuple(uses)))
 
@@ -168,12 +172,12 @@ class Filler:
         return self.context.committer.commit([change]).version
 
 
-def groups_of(segments: Iterable[LiveSegment]) -> Iterator[list[LiveSegment]]:
-    """Segments that one commit takes, in the order of their numbers."""
+def groups_of(segments: Iterable[LiveSegment], share: float = 1.0) -> Iterator[list[LiveSegment]]:
+    """Segments that one commit takes, in the order of their numbers; `share` of their bytes is read."""
     group: list[LiveSegment] = []
     size = 0
     for segment in segments:
-        if group and (size + segment.facts.size > _GROUP_BYTES or len(group) == _GROUP_SEGMENTS):
+        if group and (share * (size + segment.facts.size) > _GROUP_BYTES or len(group) == _GROUP_SEGMENTS):
             yield group
             group, size = [], 0
         group.append(segment)
