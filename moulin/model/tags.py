@@ -20,6 +20,9 @@ STATISTICS_PREFIX: Final = "moulin.statistics."
 PARTITION_STATISTICS_PREFIX: Final = "moulin.partition-statistics."
 FILLING_PREFIX: Final = "moulin.filling."
 """Of columns that are being filled: see `filling`."""
+COMPUTED_PREFIX: Final = "moulin.computed."
+"""Of columns that were filled, by field id: the expression, or nothing where there was none."""
+_INTERNAL = (REF_PREFIX, STATISTICS_PREFIX, PARTITION_STATISTICS_PREFIX, FILLING_PREFIX, COMPUTED_PREFIX)
 _LONGEST = 255
 TAG, BRANCH = "tag", "branch"
 MAIN: Final = "main"
@@ -53,7 +56,7 @@ def check_ref_name(name: object) -> str:
 
 def is_internal(key: str) -> bool:
     """Whether a property is none that users see."""
-    return key.startswith((REF_PREFIX, STATISTICS_PREFIX, PARTITION_STATISTICS_PREFIX, FILLING_PREFIX))
+    return key.startswith(_INTERNAL)
 
 
 def shown(properties: Mapping[str, str]) -> dict[str, str]:

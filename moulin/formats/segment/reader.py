@@ -227,7 +227,7 @@ class SegmentReader:
         first = None if read.predicate is None else self._mapping(read.predicate.terms[0].columns).leaves
         most = _DECODE_ROWS if first is None else _SIFT_ROWS
         if first is None and len(self._columns) < self._metadata.num_columns // _FEW_COLUMNS:
-            first = self._stored_leaves(read)
+            first = tuple(self._stored_leaves(read))
         for one in ranges:
             bundle.append(one)
             rows += self.group_rows[one.group]

@@ -260,6 +260,8 @@ def _cast(siblings: _Siblings, path: tuple[str, ...], change: CastColumn, rules:
 def _fill(siblings: _Siblings, path: tuple[str, ...], change: FillColumn, rules: _Rules) -> _Siblings:
     index = _index_of(siblings, path[-1])
     placed = replace(siblings[index], field_id=change.number, field_type=change.type)
+    if (use := rules.use_of(siblings[index].field_id)) is not None:
+        raise FailedPrecondition(f"Column {change.name} cannot be filled: {use} rests on it. Change that first.")
     if max(nested_ids(placed)) > rules.last_id:
         raise InvalidInput(f"Column {change.name} cannot get field id {change.number}, which was never given out.")
     siblings[index] = placed

@@ -6,15 +6,16 @@ killed goes on when it is called again: what it needs is among the table's prope
 live segments without a file of the column.
 """
 
-# Decisions: docs/decisions/0421, docs/decisions/0422
+# Decisions: docs/decisions/0421, docs/decisions/0422, docs/decisions/0471
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 
 from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.tasks.merge_tasks import FILL, PlannedTask
@@ -193,14 +194,21 @@ def begin(
     columns: Sequence[NewColumn],
     reads: Sequence[str],
     sql: str | None,
+    *,
+    again: bool = False,
 ) -> int | None:
-    """Add pending columns, in one version; None when the same columns are pending already, and a fill goes on."""
+    """Add pending columns, in one version; None when the same columns are pending already, and a fill goes on.
+
+    With `again` they are columns that were filled before, and keep their values until then.
+    """
 
     def run() -> int | None:
         state = load()
         if _goes_on(state, columns, sql):
             return None
-        changes, fillings = _placeholders(state, columns, reads, sql)
+        if again:
+            altered(state, [DropColumn(name) for name, _ in columns])  # refused where something rests on one
+        changes, fillings = _placeholders(state, columns, reads, sql, again)
         updates = {one.key: one.to_json() for one in fillings}
         commits = [
             TableCommit(state.id, state.version, AlterSchema(changes)),
@@ -233,7 +241,7 @@ def _goes_on(state: TableState, columns: Sequence[NewColumn], sql: str | None) -
 
 
 def _placeholders(
-    state: TableState, columns: Sequence[NewColumn], reads: Sequence[str], sql: str | None
+    state: TableState, columns: Sequence[NewColumn], reads: Sequence[str], sql: str | None, again: bool
 ) -> tuple[tuple[SchemaChange, ...], list[Filling]]:
     """Two fields for each column: one whose values are stored, which no schema shows yet, and its placeholder."""
     changes: list[SchemaChange] = []
@@ -243,15 +251,20 @@ def _placeholders(
     for name, kind in columns:
         if "." in name:
             raise FailedPrecondition(f"{name} would lie inside a column: only whole columns are filled.")
-        changes.append(AddColumn(name, kind))
-        stored.append(altered(state, changes).schema.find_field(name))
-        changes += [DropColumn(name), AddColumn(name, kind)]
+        fresh = _free_name(name, known) if again else name  # for the moment in which it gets its id
+        changes.append(AddColumn(fresh, kind))
+        stored.append(replace(altered(state, changes).schema.find_field(fresh), name=name))
+        changes += [DropColumn(fresh)] if again else [DropColumn(name), AddColumn(name, kind)]
     schema = altered(state, changes).schema
     fillings = [
-        Filling(schema.find_field(one.name).field_id, one.field_id, one.field_type, state.schema_id, tuple(ids), sql)
-        for one in stored
+        Filling(find_column(schema, f.name).field_id, f.field_id, f.field_type, state.schema_id, tuple(ids), sql, again)
+        for f in stored
     ]
     return tuple(changes), fillings
+
+
+def _free_name(name: str, known: Collection[str]) -> str:
+    return next(free for number in count() if (free := f"{name}_{number}") not in known)
 
 
 __all__ = ["Filler", "NewColumn", "begin", "groups_of"]

@@ -1,6 +1,6 @@
 """Writes the column file of a segment: row for row beside the segment, in the same row groups, null at deleted rows."""
 
-# Decisions: docs/decisions/0420
+# Decisions: docs/decisions/0420, docs/decisions/0471
 
 from __future__ import annotations
 
