@@ -112,7 +112,7 @@ class LocalStore(Store):
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
         return self._staged(path, os.replace)
 
-    def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
+    def reader(self, path: str, size: int | None = None, etag: str = "") -> pa.NativeFile:
         import pyarrow as pa
 
         file = self._file(path)

@@ -2,7 +2,7 @@
 little of a column that must be known.
 """
 
-# Decisions: docs/decisions/0431
+# Decisions: docs/decisions/0431, docs/decisions/0481
 
 from __future__ import annotations
 
@@ -114,7 +114,12 @@ class _Kernel:
             raise Corrupt(f"{file.address} is not a Parquet file that can be read: {_first_line(error)}.") from None
 
     def _look(self, file: FoundFile) -> SegmentFacts | None:
-        with self._work.store.reader(file.address, file.size) as source:
+        etag = file.etag
+        try:
+            source = self._work.store.reader(file.address, file.size, etag)
+        except Corrupt:  # a store that spells ETags otherwise in lists: then they tell nothing
+            source, etag = self._work.store.reader(file.address, file.size), ""
+        with source:
             footer, _ = read_footer_bytes(source, file.address)
         plan = self._plan(footer, file)
         told = decode_footer(plan.numbered + footer[len(plan.start) :], file.address, is_sealed=True)
@@ -127,7 +132,7 @@ class _Kernel:
             matched.field_ids,
             tuple(sorted((number, value) for number, value in constants.items())),
             file.modified_ns,
-            file.etag,
+            etag,
             hidden_keys(footer, told.metadata),
             matched.other_ids,
         )
