@@ -136,6 +136,8 @@ class Config:
     # Where what never changes of a lake in an object store is kept on this machine; empty: nowhere. And how much of it.
     cache_folder: str = ""
     cache_bytes: int = 10_240 * MIB
+    # With `check_etags` on, an adopted file in an object store must have the ETag that it had when it was adopted.
+    check_etags: str = "on"
     # One compaction of an event table spans at most this much time, unless the table or its retention says otherwise.
     merge_span: float = 7 * DAY
     # Collectors write an object of their stream at once when none is on its way, but in the long run only one in so

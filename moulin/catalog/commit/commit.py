@@ -23,7 +23,7 @@ from moulin.catalog.sql.draft import MOST_DELTAS, SEQUENCES_PER_DELTA, Draft
 from moulin.errors import InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.ids import new_snapshot_id
-from moulin.model.operations import AlterSchema, Append, DataOperation, Fill, IndexOperation, Restore, Upsert
+from moulin.model.operations import AlterSchema, DataOperation, Fill, IndexOperation, Restore, Upsert
 from moulin.model.schema.change import CastColumn
 
 
@@ -61,7 +61,7 @@ def fill(draft: Draft, table_id: UUID, first: FirstRows) -> None:
         regions.begin(draft, table_id, first.regions)
     elif first.regions:
         raise InvalidInput(f"{state.full_name} has no primary key, and so no regions.")
-    operation = Upsert(added=first.segments) if keyed else Append(added=first.segments)
+    operation = Upsert(added=first.segments) if keyed else first.operation
     snapshot = sa.select(s.table_commits.c.snapshot_id).where(s.table_commits.c.table_id == table_id)
     snapshot_id = int(draft.connection.execute(snapshot).scalar_one())
     _apply(draft, [TableCommit(table_id, draft.version, operation, snapshot_id=snapshot_id)], {table_id: 1})

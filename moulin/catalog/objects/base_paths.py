@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.catalog.sql.pool import chunks
+from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
 from moulin.model.entities import BasePath
 from moulin.model.facts import SegmentFacts
@@ -98,6 +99,9 @@ def file_digest(path: str) -> bytes:
     return hashlib.sha256(path.encode()).digest()[:16]
 
 
+_REMEMBER = Prepared(s.adopted_files.insert())
+
+
 def remember(connection: sa.Connection, table_id: UUID, digests: Collection[bytes]) -> None:
     """Note that a table has adopted files; those that are noted already stay."""
     a = s.adopted_files
@@ -105,7 +109,7 @@ def remember(connection: sa.Connection, table_id: UUID, digests: Collection[byte
         mine = sa.select(a.c.digest).where(a.c.table_id == table_id, a.c.digest.in_(chunk))
         known = set(connection.execute(mine).scalars())
         if new := [{"table_id": table_id, "digest": digest} for digest in chunk if digest not in known]:
-            connection.execute(a.insert(), new)
+            _REMEMBER.run(connection, *new)
 
 
 def remembered(connection: sa.Connection, table_id: UUID) -> list[bytes]:
