@@ -1,7 +1,7 @@
 """Apache Iceberg's compatibility kit for REST catalogs: `python -m tests.iceberg.kit.kit [SUITE [CASE...]]`.
 
-It runs unmodified. Maven Central has it as test artifacts. They are fetched once and kept, and JUnit runs them in a JVM of its own against
-a server that takes nothing from the kit but its requests.
+It runs unmodified. Maven Central has it as test artifacts. They are fetched once and kept, and JUnit runs them in a
+JVM of its own against a server that takes nothing from the kit but its requests.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from moulin.iceberg.format.locations import location
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit import shapes
 from moulin.iceberg.rest.commit.updates import Wanted, new_properties
+from moulin.iceberg.rest.errors import taken
 from moulin.iceberg.rest.requests import Body, LakeOf, field, texts
 from moulin.iceberg.rest.tables import loaded
 from moulin.lake import Lake
@@ -52,7 +53,11 @@ def create_table(lake: LakeOf, namespace: str, body: Body) -> Response:
     )
     if field(body, "stage-create", bool, False):
         return _staged(lake, database, name, new)
-    return loaded(lake, lake.own_catalog().create_table(database, name, new))
+    try:
+        made = lake.own_catalog().create_table(database, name, new)
+    except AlreadyExists:
+        raise taken("Table", f"{database}.{name}") from None
+    return loaded(lake, made)
 
 
 def describe(
@@ -136,7 +141,7 @@ def _staged(lake: Lake, database: str, name: str, new: NewTable) -> Response:
         chosen = documents.format_version(state)
         metadata = documents.table_metadata(state, chosen, address, state.created_at, [], [])
         return JSONResponse({"metadata": metadata, "config": {}})
-    raise AlreadyExists(f"Table {database}.{name} already exists.")
+    raise taken("Table", f"{database}.{name}")
 
 
 def _make_folders(lake: Lake, table_id: UUID) -> None:

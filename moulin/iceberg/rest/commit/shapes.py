@@ -9,18 +9,12 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pyiceberg.exceptions import ValidationError as IcebergError
 
-from moulin.errors import InvalidInput, Unsupported
+from moulin.errors import InvalidInput
 from moulin.iceberg.format import pyiceberg_values
 from moulin.iceberg.format.json import Json
 from moulin.model.entities import TableState
-from moulin.model.layout.partition import FIRST_FIELD_ID, adopt_spec, parse_spec
-from moulin.model.layout.partition_spec import (
-    BucketTransform,
-    IdentityTransform,
-    PartitionField,
-    PartitionSpec,
-    TruncateTransform,
-)
+from moulin.model.layout.partition import FIRST_FIELD_ID, adopt_spec, call_text, parse_spec
+from moulin.model.layout.partition_spec import IdentityTransform, PartitionField, PartitionSpec
 from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, NullOrder, SortField, SortOrder
 from moulin.model.operations import SetPartitioning
 from moulin.model.schema.change import (
@@ -54,8 +48,6 @@ def read_spec(document: Json) -> PartitionSpec:
 
 def read_order(document: Json) -> SortOrder:
     order = _read(pyiceberg_values.read_order, {"order-id": 1, **document}, "sort order")
-    if any(not isinstance(one.transform, IdentityTransform) for one in order.fields):
-        raise Unsupported("Rows are sorted by columns alone: a sort order with a transform is not taken.")
     return SortOrder(*order.fields, order_id=1) if order.fields else UNSORTED_SORT_ORDER
 
 
@@ -184,15 +176,7 @@ def _spec_text(field: PartitionField, schema: Schema) -> str:
         raise InvalidInput(
             f"Partition field {field.name!r} rests on a column with id {field.source_id}: there is none."
         )
-    match field.transform:
-        case IdentityTransform():
-            return name
-        case BucketTransform() as bucket:
-            return f"bucket({bucket.num_buckets}, {name})"
-        case TruncateTransform() as truncate:
-            return f"truncate({truncate.width}, {name})"
-        case other:
-            return f"{other}({name})"
+    return call_text(field.transform, name)
 
 
 def changed_spec(state: TableState, wanted: PartitionSpec) -> tuple[SetPartitioning, TableState]:
@@ -245,7 +229,7 @@ def _sort_text(field: SortField, schema: Schema) -> str:
     if name is None:
         raise InvalidInput(f"The sort order rests on a column with id {field.source_id}: there is none.")
     nulls = "first" if field.null_order is NullOrder.NULLS_FIRST else "last"
-    return f"{name} {field.direction.value} nulls {nulls}"
+    return f"{call_text(field.transform, name)} {field.direction.value} nulls {nulls}"
 
 
 def last_added(values: Sequence[Any], what: str) -> Any:
