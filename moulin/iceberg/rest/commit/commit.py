@@ -176,7 +176,16 @@ class _Attempt:
             _check_snapshot(state, planned, base, request.wanted)
             main = base["refs"].get("main", {}).get("snapshot-id")
             before = next((one for one in base["snapshots"] if one["snapshot-id"] == main), None)
-            taken = take_in(self.context, planned.state, before, planned.snapshot, planned.state.schema_id)
+            if request.wanted.replaces:
+                before = None
+            taken = take_in(
+                self.context,
+                planned.state,
+                before,
+                planned.snapshot,
+                planned.state.schema_id,
+                replaces=request.wanted.replaces,
+            )
             self.leftovers += taken.leftovers
             self.tables.add(state.id)
             if taken.operation is not None:
@@ -234,6 +243,8 @@ def _check_snapshot(state: TableState, planned: CommitPlan, base: Json, wanted: 
         )
     main = base["refs"].get("main", {}).get("snapshot-id")
     by_id = {one["snapshot-id"]: one for one in wanted.snapshots}
+    if wanted.replaces:
+        return  # it follows nothing: sequence number and row ids are given by the catalog
     first, steps = snapshot, 0
     while (parent := first.get("parent-snapshot-id")) in by_id and steps < len(by_id):
         first, steps = by_id[parent], steps + 1

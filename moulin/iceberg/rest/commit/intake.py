@@ -47,12 +47,17 @@ class Taken:
     leftovers: tuple[str, ...]
 
 
-def take_in(context: Context, state: TableState, base: Json | None, snapshot: Json, schema_id: int) -> Taken:
+def take_in(
+    context: Context, state: TableState, base: Json | None, snapshot: Json, schema_id: int, *, replaces: bool = False
+) -> Taken:
     """Read a snapshot that follows `base`, a snapshot of the table at `state`, and copy what it brings.
 
     `state` has the schemas and specs that the commit makes current; `schema_id` is the one that files are read with.
+    With `replaces`, what the table has goes.
     """
-    return _Intake(context, state, schema_id).run(base, snapshot)
+    intake = _Intake(context, state, schema_id)
+    intake.replaces = replaces
+    return intake.run(base, snapshot)
 
 
 def copy_in(
@@ -69,6 +74,7 @@ def copy_in(
 
 class _Intake:
     foreign: Mapping[int, int] | None = None
+    replaces = False
 
     def __init__(self, context: Context, state: TableState, schema_id: int) -> None:
         self.context, self.state, self.store = context, state, context.store
@@ -105,6 +111,14 @@ class _Intake:
                     fresh[facts.number], targets[facts.number] = within, VectorTarget(facts, within)
         targets |= {number: VectorTarget(touched[number].facts, found) for number, found in vectors.items()}
         written = write_vectors(self.store, self.state.id, targets)
+        if self.replaces:
+            operation: DataOperation = Overwrite(
+                added=tuple(added),
+                added_vectors={number: written[number] for number in fresh},
+                everything=True,
+            )
+            self.leftovers += [self.folder.path(record["file_path"]) for record in deletes]
+            return Taken(operation, tuple(dict.fromkeys(self.leftovers)))
         kind: type[DataOperation] = Overwrite
         leaving = tuple(_expected(segment) for segment in (*removed.values(), *whole))
         if not leaving and not vectors:

@@ -52,6 +52,7 @@ class Wanted:
     removed: list[str] = field(default_factory=list)
     snapshots: list[Json] = field(default_factory=list)
     main: int | None = None
+    replaces: bool = False  # what main has goes: the table begins anew, with its name and its history
     refs: dict[str, Json | None] = field(default_factory=dict)  # other branches and tags; None removes one
     statistics: dict[str, Json | None] = field(default_factory=dict)  # by the property that keeps them; None removes it
 
@@ -148,8 +149,9 @@ def _set_ref(wanted: Wanted, update: Json) -> None:
 def _remove_ref(wanted: Wanted, update: Json) -> None:
     name = member(update, "ref-name", str)
     if name == MAIN:
-        raise Unsupported(f"The branch {MAIN!r} stays: delete the rows, or drop the table.")
-    wanted.refs[name] = None
+        wanted.replaces, wanted.main, wanted.snapshots = True, None, []
+    else:
+        wanted.refs[name] = None
 
 
 def _set_statistics(wanted: Wanted, update: Json) -> None:
