@@ -81,8 +81,8 @@ def require_sources(change: TableChange) -> None:
     if lost := sources - set(state.schema.field_ids):
         before = next(one for one in state.schemas.values() if min(lost) in one.field_ids)
         raise FailedPrecondition(
-            f"Column {before.find_column_name(min(lost))} of {change.name} stays: partitioning, sort order or event time "
-            "rest on it. Replace these in the same commit, or drop the table and make another."
+            f"Column {before.find_column_name(min(lost))} of {change.name} stays: partitioning, sort order or event "
+            "time rest on it. Replace these in the same commit, or drop the table and make another."
         )
 
 

@@ -20,6 +20,7 @@ from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
 from moulin.catalog.commit.table_commit import Stale, TableCommit
+from moulin.catalog.objects.base_paths import AGAIN
 from moulin.catalog.objects.projections import ENGINE_PREFIX
 from moulin.catalog.upkeep import ownership
 from moulin.errors import InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
@@ -27,7 +28,7 @@ from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location
 from moulin.iceberg.projection.projection import project
 from moulin.iceberg.rest import namespaces
-from moulin.iceberg.rest.commit import create, requirements
+from moulin.iceberg.rest.commit import create, requirements, trust
 from moulin.iceberg.rest.commit.engine_files import TableFolder, check_statistics
 from moulin.iceberg.rest.commit.intake import take_in
 from moulin.iceberg.rest.commit.operations import CommitPlan, current, plan
@@ -187,6 +188,8 @@ class _Attempt:
                 replaces=request.wanted.replaces,
             )
             self.leftovers += taken.leftovers
+            if taken.believed:
+                summary |= {trust.VERIFY_KEY: trust.mode(self.context.config, state.properties), AGAIN: "true"}
             self.tables.add(state.id)
             if taken.operation is not None:
                 operations.append(taken.operation)

@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from moulin.catalog.objects.base_paths import segments_at
 from moulin.errors import FailedPrecondition, InvalidInput, MoulinError, Unsupported
 from moulin.formats.segment.footer import footer_facts, read_footer, sequence_range, split_offsets
 from moulin.formats.segment.reader import SegmentReader
 from moulin.iceberg.format.json import Json
+from moulin.iceberg.rest.commit import trust
 from moulin.iceberg.rest.commit.engine_files import (
     ADDED,
     DataFile,
@@ -26,10 +28,11 @@ from moulin.iceberg.rest.commit.engine_files import (
     TableFolder,
     checked_partition,
     deleted_positions,
+    partition_of,
     read_manifests,
 )
 from moulin.model.entities import TableState
-from moulin.model.facts import ColumnFacts, LiveSegment, SegmentFacts
+from moulin.model.facts import AdoptedFile, ColumnFacts, LiveSegment, SegmentFacts
 from moulin.model.layout.bounds import time_range_ns
 from moulin.model.operations import Append, DataOperation, Delete, Expected, NewVector, Overwrite
 from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE_FIELD_ID, ROW_ID_FIELD_ID, leaves, show, shown_schema
@@ -38,13 +41,19 @@ from moulin.storage import paths
 from moulin.table.commit.vectors import VectorTarget, write_vectors
 from moulin.table.context import Context
 
+_SHA256 = 32  # bytes of one; of a file that nobody has read they are zeros
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a snapshot does to the table, and the engine's files that are not needed once it is committed."""
+    """What a snapshot does to the table, and the engine's files that are not needed once it is committed.
+
+    `believed` says that not every file was read.
+    """
 
     operation: DataOperation | None
     leftovers: tuple[str, ...]
+    believed: bool = False
 
 
 def take_in(
@@ -68,7 +77,7 @@ def copy_in(
     `specs` leads from ids of its partition specs to the table's own. None when it has no rows.
     """
     intake = _Intake(context, state, state.schema_id)
-    intake.folder, intake.foreign = folder, specs
+    intake.folder, intake.foreign, intake.verify = folder, specs, trust.ALL
     return intake.run(None, snapshot).operation
 
 
@@ -80,6 +89,7 @@ class _Intake:
         self.context, self.state, self.store = context, state, context.store
         self.schema_id, self.schema = schema_id, state.schemas[schema_id]
         self.folder: Folder = TableFolder(context, state)
+        self.verify = trust.mode(context.config, state.properties)
         self.leftovers: list[str] = []
 
     def run(self, base: Json | None, snapshot: Json) -> Taken:
@@ -89,7 +99,7 @@ class _Intake:
         deletes = [record for key, record in new.deletes.items() if key not in old.deletes]
         undone = [record for key, record in old.deletes.items() if key not in new.deletes]
         numbers = {file.location: number for file, number in zip(came, self._reserve(len(came)), strict=True)}
-        copied = {file.location: self._segment(file, numbers[file.location]) for file in came}
+        copied = {file.location: self._arrived(file, numbers[file.location], at) for at, file in enumerate(came)}
         added = [facts for facts in copied.values() if facts is not None]
         positions = self._positions(deletes)
         removed = self._live(gone)
@@ -118,7 +128,7 @@ class _Intake:
                 everything=True,
             )
             self.leftovers += [self.folder.path(record["file_path"]) for record in deletes]
-            return Taken(operation, tuple(dict.fromkeys(self.leftovers)))
+            return Taken(operation, tuple(dict.fromkeys(self.leftovers)), self._believes(len(came)))
         kind: type[DataOperation] = Overwrite
         leaving = tuple(_expected(segment) for segment in (*removed.values(), *whole))
         if not leaving and not vectors:
@@ -134,7 +144,10 @@ class _Intake:
         self.leftovers += [self.folder.path(record["file_path"]) for record in deletes]
         # An engine's snapshot that changes nothing is a version all the same: its summary may say why it was made.
         empty = self.foreign is not None and not added
-        return Taken(None if empty else operation, tuple(dict.fromkeys(self.leftovers)))
+        return Taken(None if empty else operation, tuple(dict.fromkeys(self.leftovers)), self._believes(len(came)))
+
+    def _believes(self, files: int) -> bool:
+        return not all(trust.is_read(self.verify, at) for at in range(files))
 
     def _entries(self, base: Json | None, snapshot: Json) -> tuple[Entries, Entries]:
         """The live files of the manifests that only the base has, and of those that only the snapshot has."""
@@ -153,6 +166,48 @@ class _Intake:
     def _reserve(self, count: int) -> range:
         first = self.context.catalog.reserve_segments(count) if count else 0
         return range(first, first + count)
+
+    def _arrived(self, file: DataFile, number: int, at: int) -> SegmentFacts | None:
+        """The segment that a data file becomes: read and compared with its manifest, or taken at its word."""
+        if trust.is_read(self.verify, at):
+            return self._segment(file, number)
+        return self._believed(file, number)
+
+    def _believed(self, file: DataFile, number: int) -> SegmentFacts | None:
+        """A file with the facts of its manifest. One below a base path stays there, and is not even looked for."""
+        where, record = file.location, file.record
+        if str(record["file_format"]).upper() != "PARQUET":
+            raise Unsupported(f"{where} is {record['file_format']}: data files are Parquet.")
+        columns = trust.manifest_facts(record, self.schema, where)
+        if not record["record_count"]:
+            return None
+        partition, times = partition_of(self.state, file), self._times(where, columns, record["record_count"])
+        path, adopted, sha256 = self.folder.path(where), None, bytes(_SHA256)
+        if paths.is_adopted(path):
+            adopted = AdoptedFile(self.state.id, (), location=where, unread=True)
+        else:
+            source = self._path(file)
+            data = self.folder.read(where)
+            path = paths.segment_path(self.state.id, number, secrets.token_hex(4))
+            sha256 = hashlib.sha256(data).digest()
+            self.store.put_if_absent(path, data)
+            self.leftovers.append(source)
+        return SegmentFacts(
+            number,
+            path,
+            record["record_count"],
+            record["file_size_in_bytes"],
+            0,
+            self.schema_id,
+            file.spec_id,
+            partition,
+            sha256,
+            columns,
+            times[0],
+            times[1],
+            split_offsets=_offsets(record),
+            adopted=adopted,
+        )
 
     def _segment(self, file: DataFile, number: int) -> SegmentFacts | None:
         """Copy a data file into the folder of a segment; its facts come from its bytes. One without rows is none."""
@@ -249,18 +304,22 @@ class _Intake:
         return found
 
     def _live(self, locations: Sequence[str]) -> dict[int, LiveSegment]:
-        numbers: dict[int, str] = {}
-        for where in locations:
-            path = self.folder.data_path(where)
-            parsed = paths.parse_segment_path(path)
-            if parsed is None:
-                raise InvalidInput(f"{where} is no data file of the table.")
-            numbers[parsed[1]] = path
+        wanted = {self.folder.data_path(where): where for where in locations}
+        numbers = self._numbers(list(wanted))
         live = self.context.catalog.segments_by_number(self.state.id, numbers, self.state.version)
-        for number, path in numbers.items():
-            if number not in live or live[number].facts.path != path:
-                raise InvalidInput(f"{path} is no live data file of the table.")
-        return live
+        found = {segment.facts.path for segment in live.values()}
+        if lost := wanted.keys() - found:
+            raise InvalidInput(f"{wanted[min(lost)]} is no live data file of the table.")
+        return {number: segment for number, segment in live.items() if segment.facts.path in wanted}
+
+    def _numbers(self, wanted: Sequence[str]) -> set[int]:
+        """Numbers that segments at these paths may have."""
+        numbers = {found[1] for path in wanted if (found := paths.parse_segment_path(path)) is not None}
+        based = [path for path in wanted if paths.parse_base_path(path) is not None]
+        if based:
+            with self.context.own_catalog().pool.read() as connection:
+                numbers |= segments_at(connection, based).keys()
+        return numbers
 
     def _vectors(
         self, positions: Mapping[str, BitMap64], touched: Mapping[int, LiveSegment], removed: Mapping[int, LiveSegment]
@@ -302,12 +361,18 @@ class _Intake:
         given = {self.folder.data_path(where): found for where, found in positions.items()}
         for record in undone:
             path = self.folder.data_path(record.get("referenced_data_file"))
-            parsed = paths.parse_segment_path(path)
-            if parsed is not None and parsed[1] in removed:
+            if any(segment.facts.path == path for segment in removed.values()):
                 continue
-            segment = None if parsed is None else touched.get(parsed[1])
+            segment = next((one for one in touched.values() if one.facts.path == path), None)
             if segment is None or not self._deleted(segment) <= given[path]:
                 raise InvalidInput(f"The snapshot would bring back deleted rows of {path}: it drops their delete file.")
+
+
+def _offsets(record: Json) -> tuple[int, ...]:
+    """Where row groups begin, as a manifest has it; nothing when that makes no sense."""
+    given = [int(one) for one in record.get("split_offsets") or ()]
+    fits = given == sorted(given) and all(0 <= one <= record["file_size_in_bytes"] for one in given)
+    return tuple(given) if fits else ()
 
 
 def _expected(segment: LiveSegment) -> Expected:

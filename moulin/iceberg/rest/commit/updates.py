@@ -27,6 +27,7 @@ _DERIVED: Final = (documents.NAME_MAPPING, "gc.enabled")
 _PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 _COUNTED: Final = re.compile(r"operation$|moulin\.|(added|deleted|removed|changed|total|manifests|entries|replaced)-")
 _LONGEST: Final = 16 << 10
+VERIFY: Final = "moulin.verify"
 _NOT_KEPT: Final = (
     "remove-partition-specs",
     "remove-schemas",
@@ -228,6 +229,8 @@ def checked_properties(given: Mapping[str, str]) -> dict[str, str]:
     """Properties of an engine that a table may get, without those that the catalog says by itself."""
     if paths := sorted(set(given) & set(_PATHS)):
         raise Unsupported(f"Property {paths[0]!r} is not taken: files lie below the table's own location.")
+    if VERIFY in given:
+        raise Unsupported(f"Property {VERIFY!r} is the lake's to set (Table.set_properties), not an engine's.")
     return check_properties({key: value for key, value in given.items() if key not in _DERIVED})
 
 
