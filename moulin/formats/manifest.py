@@ -161,9 +161,16 @@ def decode_adopted(stored: pb.SegmentColumns) -> AdoptedFile | None:
     if len(m.owner) != 16:  # a UUID
         raise Corrupt("An adopted segment does not say which table adopted it: run `moulin check`.")
     constants = tuple((one.field_id, one.value if one.HasField("value") else None) for one in m.constants)
-    ids, hidden = tuple(m.field_ids), tuple(m.hidden_keys)
     return AdoptedFile(
-        UUID(bytes=m.owner), ids, constants, m.modified_ns, m.etag, hidden, m.other_ids, m.location, m.unread
+        UUID(bytes=m.owner),
+        tuple(m.field_ids),
+        constants,
+        m.modified_ns,
+        m.etag,
+        tuple(m.hidden_keys),
+        m.other_ids,
+        m.location,
+        m.unread,
     )
 
 

@@ -41,6 +41,7 @@ from moulin.model import request_ids
 from moulin.model.entities import TableState
 from moulin.model.names import AT, check_name
 from moulin.model.operations import Operation
+from moulin.storage import paths
 from moulin.table.commit.retry import at_once, retry
 from moulin.table.keyed.tables import flush_table
 
@@ -158,11 +159,11 @@ class _Attempt:
         """Make the table; rows that come with it are a version of their own, right after."""
         root = location(self.context.store, "x").removesuffix("x")
         new = create.from_updates(request.wanted, root)
-        snapshot = current(request.wanted)
+        current(request.wanted)  # what cannot be taken is refused before anything is made
         state = self.catalog.create_table(request.database, request.name, new)
         self.made.append(state.id)
-        if snapshot is not None:
-            self._add(state, CommitPlan((), state, snapshot), {"refs": {}, "snapshots": []}, request)
+        base: Json = {"refs": {}, "snapshots": [], "location": f"{root}{paths.table_prefix(state.id)}"}
+        self._add(state, plan(state, request.wanted, base), base, request)
 
     def _update(self, request: TableRequest, state: TableState, base: Json) -> None:
         planned = plan(state, request.wanted, base)
@@ -253,7 +254,7 @@ def _check_snapshot(state: TableState, planned: CommitPlan, base: Json, wanted: 
         first, steps = by_id[parent], steps + 1
     if (parent if parent != -1 else None) != main:
         raise commit_failed(f"The snapshot follows {parent}; the current one of {state.full_name} is {main}.")
-    if first["sequence-number"] != state.last_sequence + 1:
+    if base.get("format-version") != 1 and first["sequence-number"] != state.last_sequence + 1:
         raise commit_failed(
             f"The next sequence number of {state.full_name} is {state.last_sequence + 1}, not "
             f"{first['sequence-number']}."

@@ -92,13 +92,14 @@ def from_updates(wanted: Wanted, store_location: str) -> NewTable:
         raise Unsupported(f"The table lies in {address}, as it was staged: leave its location out.")
     if not isinstance(wanted.schema, Schema):
         raise InvalidInput("A new table needs add-schema and set-current-schema.")
+    first = wanted.schemas[0]  # what the transaction made of it later is a change of the new table
     properties = dict(wanted.set)
     if wanted.format_version is not None:
         properties[documents.FORMAT_PROPERTY] = str(wanted.format_version)
-    spec = wanted.spec if isinstance(wanted.spec, PartitionSpec) else None
-    order = wanted.order if isinstance(wanted.order, SortOrder) else None
-    new = describe(wanted.schema, spec, order, new_properties(properties), table_id)
-    if not shapes.same_fields(new.schema, wanted.schema):
+    spec = wanted.specs[0] if isinstance(wanted.spec, PartitionSpec) else None
+    order = wanted.orders[0] if isinstance(wanted.order, SortOrder) else None
+    new = describe(first, spec, order, new_properties(properties), table_id)
+    if not shapes.same_fields(new.schema, first):
         raise InvalidInput("The columns of a new table have the ids that staging it gave: top-level ones from 1 on.")
     return new
 

@@ -10,6 +10,7 @@ import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -169,9 +170,13 @@ class _Intake:
 
     def _arrived(self, file: DataFile, number: int, at: int) -> SegmentFacts | None:
         """The segment that a data file becomes: read and compared with its manifest, or taken at its word."""
-        if trust.is_read(self.verify, at):
-            return self._segment(file, number)
-        return self._believed(file, number)
+        if not trust.is_read(self.verify, at):
+            return self._believed(file, number)
+        if self.verify != trust.ALL and paths.is_adopted(self.folder.path(file.location)):
+            _, _, table, _ = self._read(file)
+            checked_partition(self.state, file, table, self.schema)
+            return self._believed(file, number)
+        return self._segment(file, number)
 
     def _believed(self, file: DataFile, number: int) -> SegmentFacts | None:
         """A file with the facts of its manifest. One below a base path stays there, and is not even looked for."""
@@ -209,13 +214,11 @@ class _Intake:
             adopted=adopted,
         )
 
-    def _segment(self, file: DataFile, number: int) -> SegmentFacts | None:
-        """Copy a data file into the folder of a segment; its facts come from its bytes. One without rows is none."""
-        file = self._own_spec(file)
+    def _read(self, file: DataFile) -> tuple[bytes, Any, pa.Table, dict[int | None, int]]:
+        """The bytes of a data file, its footer, its rows, and columns by field id; refused where its manifest lies."""
         where, record = file.location, file.record
         if str(record["file_format"]).upper() != "PARQUET":
             raise Unsupported(f"{where} is {record['file_format']}: data files are Parquet.")
-        path = self._path(file)
         data = self.folder.read(where)
         try:
             footer = read_footer(pa.BufferReader(data), where)
@@ -223,9 +226,9 @@ class _Intake:
                 table = reader.table()
             _require_values(table, self.schema)
             show(table, shown_schema(self.schema))  # lists of a fixed length, which engines know nothing of
-            rows, columns = table.num_rows, footer_facts(footer, self.schema)
         except (MoulinError, pa.ArrowException, OSError) as error:
             raise InvalidInput(f"{where} does not fit the table: {' '.join(str(error).split())[:300]}") from None
+        rows = table.num_rows
         stored = {leaf.field_id: leaf.index for leaf in leaves(footer.schema.to_arrow_schema())}
         if not any(one in self.schema.field_ids for one in stored if one is not None):
             raise InvalidInput(f"{where} has no field ids of the table's columns.")
@@ -234,6 +237,14 @@ class _Intake:
                 f"{where} has {rows} rows and {len(data)} bytes; its manifest says {record['record_count']} and "
                 f"{record['file_size_in_bytes']}."
             )
+        return data, footer, table, stored
+
+    def _segment(self, file: DataFile, number: int) -> SegmentFacts | None:
+        """Copy a data file into the folder of a segment; its facts come from its bytes. One without rows is none."""
+        file = self._own_spec(file)
+        where, path = file.location, self._path(file)
+        data, footer, table, stored = self._read(file)
+        rows, columns = table.num_rows, footer_facts(footer, self.schema)
         self.leftovers.append(path)
         if not rows:
             return None

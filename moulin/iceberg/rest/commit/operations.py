@@ -36,11 +36,13 @@ def plan(state: TableState, wanted: Wanted, base: Json) -> CommitPlan:
     location = base["location"]
     if wanted.uuid not in (None, str(state.id)):
         raise InvalidInput(f"The UUID of {state.full_name} is {state.id}, and stays.")
-    if wanted.location is not None and wanted.location.rstrip("/") != location and not wanted.replaces:
+    moved = wanted.location is not None and wanted.location.rstrip("/") != location
+    if moved and base["refs"] and not wanted.replaces:  # what begins anew gets the place that the catalog chose
         raise Unsupported(f"{state.full_name} lies in {location}, and stays there.")
     rolling_back = wanted.main is not None and not wanted.snapshots
     snapshot = None if rolling_back else current(wanted)
-    after, operations = _replaced(state, wanted) if wanted.replaces else _layout(state, wanted)
+    empty = not base["refs"].get(MAIN) and not state.schema.identifier_field_ids
+    after, operations = (_replaced if wanted.replaces or empty else _layout)(state, wanted)
     properties = dict(wanted.set)
     if wanted.format_version is not None:
         _check_upgrade(state, wanted.format_version)
@@ -197,7 +199,7 @@ def _changed_order(state: TableState, wanted: Wanted) -> SortOrder | None:
 
 def _check_upgrade(state: TableState, wanted: int) -> None:
     now = documents.format_version(state)
-    if wanted not in (2, 3) or wanted < now:
+    if wanted not in (1, 2, 3) or wanted < now:
         raise InvalidInput(
             f"Format version {now} of {state.full_name} can become 2 or 3, and never less; not {wanted}."
         )

@@ -125,6 +125,7 @@ def _remove_properties(wanted: Wanted, update: Json) -> None:
 
 def _add_snapshot(wanted: Wanted, update: Json) -> None:
     snapshot = member(update, "snapshot", dict)
+    snapshot = {"sequence-number": 0, **snapshot}  # there is none in format version 1
     for name, kind in (("snapshot-id", int), ("manifest-list", str), ("sequence-number", int)):
         member(snapshot, name, kind)
     if not 0 < snapshot["snapshot-id"] < 1 << 63:
