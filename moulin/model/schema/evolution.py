@@ -205,6 +205,9 @@ def _replaced(columns: StructType, change: ReplaceColumns, rules: _Rules) -> Str
     numbers = sorted(nested_ids(NestedField(0, "", new)) - {0})
     if not 0 < numbers[0] <= numbers[-1] <= MAX_FIELD_ID or len(numbers) != _count(new):
         raise InvalidInput(f"Each column has a field id of its own, from 1 to {MAX_FIELD_ID}.")
+    fresh = [number for number in numbers if number > rules.last_id]
+    if fresh != list(range(rules.last_id + 1, rules.last_id + 1 + len(fresh))):
+        raise InvalidInput(f"New columns get the field ids that follow {rules.last_id}, and not {fresh[-1]}.")
     for name in (field.name for field in new.fields):
         if name.lower() in {one.lower() for one in rules.partition_names} - {f.name.lower() for f in columns.fields}:
             raise AlreadyExists(f"{name!r} is the name of a partition field: choose another name for the column.")

@@ -74,7 +74,8 @@ def fetched() -> Path:
 def throw_away(folder: Path) -> Iterator[str]:
     """The address of the REST catalog of a new lake in `folder`, set up as docs/operations/iceberg_rest.md says."""
     with moulin.connect(folder / "lake", iceberg_verify="manifest") as lake:
-        lake.catalog.add_base("kit", "file:///path/to")  # where its data files would lie: there is no such folder
+        for name in ("path/to", "tmp/ns", "tmp/newdb"):  # where its files lie, or would: some are never written
+            lake.catalog.add_base(name.replace("/", "-"), f"file:///{name}")
         with served(lake) as address:
             yield address
 

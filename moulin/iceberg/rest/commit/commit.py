@@ -40,10 +40,12 @@ from moulin.lake import Lake
 from moulin.model import request_ids
 from moulin.model.entities import TableState
 from moulin.model.names import AT, check_name
-from moulin.model.operations import Operation
+from moulin.model.operations import Operation, SetProperties
+from moulin.model.tags import VERIFIED
 from moulin.storage import paths
 from moulin.table.commit.retry import at_once, retry
 from moulin.table.keyed.tables import flush_table
+from moulin.table.verify import BELIEVED
 
 log = logging.getLogger("moulin.iceberg.rest")
 router = APIRouter()
@@ -190,7 +192,9 @@ class _Attempt:
             )
             self.leftovers += taken.leftovers
             if taken.believed:
-                summary |= {trust.VERIFY_KEY: trust.mode(self.context.config, state.properties), AGAIN: "true"}
+                if VERIFIED not in state.properties:  # what looks for files to read begins here
+                    operations.append(SetProperties({VERIFIED: str(state.head_version)}))
+                summary |= {BELIEVED: trust.mode(self.context.config, state.properties), AGAIN: "true"}
             self.tables.add(state.id)
             if taken.operation is not None:
                 operations.append(taken.operation)

@@ -37,7 +37,8 @@ def plan(state: TableState, wanted: Wanted, base: Json) -> CommitPlan:
     if wanted.uuid not in (None, str(state.id)):
         raise InvalidInput(f"The UUID of {state.full_name} is {state.id}, and stays.")
     moved = wanted.location is not None and wanted.location.rstrip("/") != location
-    if moved and base["refs"] and not wanted.replaces:  # what begins anew gets the place that the catalog chose
+    anew = wanted.replaces or (not base["refs"] and wanted.schema is not None)
+    if moved and not anew:  # a table that begins anew gets the place that the catalog chose
         raise Unsupported(f"{state.full_name} lies in {location}, and stays there.")
     rolling_back = wanted.main is not None and not wanted.snapshots
     snapshot = None if rolling_back else current(wanted)
@@ -60,7 +61,7 @@ def plan(state: TableState, wanted: Wanted, base: Json) -> CommitPlan:
     documents.format_version(after)
     if rolling_back and wanted.main is not None:
         operations += _rolled_back(state, wanted.main, base)
-    if wanted.replaces and snapshot is None:
+    if wanted.replaces and snapshot is None and base["refs"].get(MAIN):
         operations.append(Overwrite(everything=True))
     return CommitPlan(tuple(operations), after, snapshot)
 

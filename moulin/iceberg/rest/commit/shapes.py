@@ -23,6 +23,8 @@ from moulin.model.schema.change import (
     MoveColumn,
     RenameColumn,
     SchemaChange,
+    SetDefault,
+    SetDoc,
     SetNullable,
     WidenColumn,
 )
@@ -94,7 +96,7 @@ def schema_changes(state: TableState, wanted: Schema) -> tuple[tuple[SchemaChang
     if not same_fields(made, wanted):
         raise InvalidInput(
             f"The schema of {state.full_name} cannot become the one that was sent: columns are added with the next "
-            "field ids, dropped, renamed, moved, widened or made nullable; comments, key and defaults stay."
+            "field ids, dropped, renamed, moved, widened or made nullable; the key and initial defaults stay."
         )
     return tuple(changes), made
 
@@ -134,6 +136,10 @@ def _changed(old: StructType, new: StructType, path: str) -> Iterator[SchemaChan
             yield WidenColumn(name, after.field_type)
         if before.required and not after.required:
             yield SetNullable(name)
+        if before.doc != after.doc:
+            yield SetDoc(name, after.doc)
+        if before.write_default != after.write_default and before.field_type == after.field_type:
+            yield SetDefault(name, after.field_type, after.write_default)
         if before.name != after.name:
             yield RenameColumn(name, after.name)
 

@@ -21,8 +21,6 @@ from moulin.model.schema.values import PrimitiveType, Schema
 from moulin.table.properties import effective
 
 ALL, SAMPLE, MANIFEST = "all", "sample", "manifest"
-VERIFY_KEY: Final = "iceberg-verify"
-"""Key in the summary of a commit of which not every file was read: the mode."""
 _EVERY: Final = 10
 
 
@@ -94,4 +92,4 @@ def _checked(kind: PrimitiveType, value: bytes | None, where: str) -> bytes | No
     return value
 
 
-__all__ = ["ALL", "MANIFEST", "SAMPLE", "VERIFY_KEY", "is_read", "manifest_facts", "mode"]
+__all__ = ["ALL", "MANIFEST", "SAMPLE", "is_read", "manifest_facts", "mode"]
