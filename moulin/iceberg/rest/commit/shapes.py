@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pyiceberg.exceptions import ValidationError as IcebergError
 
-from moulin.errors import InvalidInput
+from moulin.errors import InvalidInput, Unsupported
 from moulin.iceberg.format import pyiceberg_values
 from moulin.iceberg.format.json import Json
 from moulin.model.entities import TableState
@@ -35,7 +35,28 @@ _T = TypeVar("_T")
 
 
 def read_schema(document: Json) -> Schema:
+    _refuse_types(document)
     return _read(pyiceberg_values.read_schema, document, "schema")
+
+
+_NOT_STORED = ("variant", "geometry", "geography", "unknown")
+
+
+def _refuse_types(value: Any) -> None:
+    """Refuse types of format version 3 that segments cannot hold: readers here would lose their values."""
+    if isinstance(value, dict):
+        kinds = [value.get(name) for name in ("type", "element", "key", "value")]
+        for kind in (one for one in kinds if isinstance(one, str)):
+            if kind.partition("(")[0].strip() in _NOT_STORED:
+                raise Unsupported(
+                    f"Columns of type {kind[:60]} are not stored: keep the value as a string (JSON, WKT) or as binary "
+                    "(WKB)."
+                )
+        for inner in value.values():
+            _refuse_types(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _refuse_types(inner)
 
 
 def read_spec(document: Json) -> PartitionSpec:
