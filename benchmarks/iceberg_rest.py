@@ -12,7 +12,7 @@ import httpx
 import pyarrow as pa
 
 import moulin
-from benchmarks.harness import Bench, Contender, Line, Skipped, take_turns
+from benchmarks.harness import Bench, Contender, Line, Sample, Skipped, take_turns
 from benchmarks.lakes import merged_table
 from moulin.iceberg.rest.app import mount
 from moulin.lake import Lake
@@ -89,7 +89,7 @@ def _appends(address: str) -> Line:
     from pyiceberg.catalog.rest import RestCatalog
 
     rows = pa.table({"id": pa.array(range(1000), pa.int64()), "n": pa.array(range(1000), pa.int64())})
-    catalog, taken = RestCatalog("bench", uri=address), []
+    catalog, taken = RestCatalog("bench", uri=address), list[float]()
     with httpx.Client(base_url=f"{address}/v1", timeout=60) as client:
         for _ in range(_COMMITS):
             transaction = catalog.load_table("bench.taken").transaction()
@@ -101,7 +101,7 @@ def _appends(address: str) -> Line:
             start = time.perf_counter()
             client.post("/namespaces/bench/tables/taken", json=sent).raise_for_status()
             taken.append(time.perf_counter() - start)
-    return Line("iceberg_rest", "append commit, verify = manifest", taken, target=APPEND_TARGET)
+    return Line("iceberg_rest", "append commit, verify = manifest", Sample(tuple(taken)), target=APPEND_TARGET)
 
 
 def _visible(bench: Bench, lake: Lake, address: str) -> Line:
