@@ -48,6 +48,7 @@ MAX_COUNT: Final = 1 << 62
 """Row ids, positions in a log, and sums: half of what a column holds, so that adding two never overflows."""
 MAX_ELEMENTS: Final = 1 << 16
 """Elements of the Parquet schema of an adopted file."""
+_MAX_LOCATION: Final = 4096
 _MAX_FIELD_ID: Final = (1 << 31) - 1
 _MAX_BOUND: Final = 1 << 16
 _MAX_SUMMARY: Final = 1 << 20
@@ -148,6 +149,7 @@ def _check_adopted(table_id: UUID, facts: SegmentFacts, adopted: AdoptedFile) ->
         raise InvalidInput(f"{facts.path[:200]!r} is not the path of a file that table {table_id} may adopt.")
     if facts.inline is not None or facts.has_lineage or facts.level:
         raise InvalidInput(f"An adopted file is a fresh segment with rows of its own, and {where} is not.")
+    check_text(adopted.location, "location of a file", _MAX_LOCATION)
     if len(adopted.field_ids) > MAX_ELEMENTS or len(adopted.etag) > MAX_KEY:
         raise InvalidInput(f"The Parquet schema of {where} has too many elements, or its ETag is too long.")
     for at in adopted.hidden_keys:

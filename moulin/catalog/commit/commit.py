@@ -24,7 +24,7 @@ from moulin.errors import InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.ids import new_snapshot_id
 from moulin.model.operations import AlterSchema, DataOperation, Fill, IndexOperation, Restore, Upsert
-from moulin.model.schema.change import CastColumn
+from moulin.model.schema.change import CastColumn, ReplaceColumns
 
 
 def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
@@ -119,6 +119,7 @@ def _apply(draft: Draft, commits: Sequence[TableCommit], ordinals: dict[UUID, in
             draft.longest_chain = max(draft.longest_chain, row.deltas - row.inline)
     for commit in commits:
         if isinstance(commit.operation, AlterSchema) and any(
-            isinstance(c, CastColumn) for c in commit.operation.changes
+            isinstance(c, CastColumn | ReplaceColumns) for c in commit.operation.changes
         ):
             data.require_cast(TableChange(draft, commit))
+            settings.require_sources(TableChange(draft, commit))

@@ -143,6 +143,16 @@ def _live_paths(connection: sa.Connection, table_id: UUID, wanted: Sequence[str]
     return sorted(found)
 
 
+def segments_at(connection: sa.Connection, wanted: Sequence[str]) -> dict[int, str]:
+    """Numbers and paths of segments, of any table and version, whose files lie at paths `wanted` below base paths."""
+    g = s.segments
+    found: dict[int, str] = {}
+    for chunk in chunks(list(wanted)):
+        query = sa.select(g.c.number, g.c.path).where(sa.text(s.IN_BASE_PATH), g.c.path.in_(chunk))
+        found.update((row.number, row.path) for row in connection.execute(query))
+    return found
+
+
 def check_added(draft: Draft, table_id: UUID, table: str, added: Iterable[SegmentFacts], *, again: bool) -> None:
     """Refuse segments below base paths that are not the lake's, and files that the table has adopted before.
 
@@ -184,4 +194,5 @@ __all__ = [
     "list_all",
     "remember",
     "remembered",
+    "segments_at",
 ]

@@ -179,7 +179,8 @@ def _check_key(new: NewTable) -> None:
     keyed = with_key(new.schema, names)
     if keyed.fields != new.schema.fields:
         raise InvalidInput("The columns of a primary key are required.")
-    if [field.source_id for field in new.sort_order.fields] != list(ids):
+    by_columns = all(isinstance(field.transform, IdentityTransform) for field in new.sort_order.fields)
+    if not by_columns or [field.source_id for field in new.sort_order.fields] != list(ids):
         raise InvalidInput("A keyed table is sorted by its key.")
 
 
@@ -218,8 +219,9 @@ def _check_order(new: NewTable) -> None:
     seen = set()
     for field in new.sort_order.fields:
         column = _column(new.schema, field.source_id, "sort order")
-        if not isinstance(field.transform, IdentityTransform) or field.source_id in seen:
-            raise InvalidInput(f"Rows are sorted by columns alone, each once: not by {field.transform} of {column}.")
-        seen.add(field.source_id)
+        key = field.source_id, field.transform
+        if not _fits(field.transform, new.schema.find_type(field.source_id)) or key in seen:
+            raise InvalidInput(f"Rows cannot be sorted by {field.transform} of column {column}, or twice.")
+        seen.add(key)
     if bool(new.sort_order.fields) != bool(new.sort_order.order_id):
         raise InvalidInput("A sort order has an id from 1 on; 0 is the one without fields.")

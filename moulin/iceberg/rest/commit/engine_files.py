@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -89,15 +90,28 @@ class TableFolder(Folder):
     def __init__(self, context: Context, state: TableState) -> None:
         super().__init__(context.store, paths.table_prefix(state.id))
         self._context, self._state = context, state
+        self._bases: list[tuple[str, UUID]] | None = None
 
     def path(self, where: object) -> str:
         if isinstance(where, str):
+            if (based := self.based(where)) is not None:
+                return based
             for root in self._roots:
                 if where.startswith(root) and not where.startswith(root + self._table):
                     path = paths.checked(where.removeprefix(root))
                     if self._is_beside(path):
                         return path
         return super().path(where)
+
+    def based(self, where: str) -> str | None:
+        """The path behind a location below a base path; None when it lies below none."""
+        if self._bases is None:
+            found = [(root, one.id) for one in self._context.catalog.bases() for root in spellings(f"{one.uri}/")]
+            self._bases = sorted(found, key=lambda one: -len(one[0]))  # of two around each other the inner one
+        for root, base_id in self._bases:
+            if where.startswith(root):
+                return paths.base_path(base_id, where.removeprefix(root))
+        return None
 
     def _is_beside(self, path: str) -> bool:
         """Whether a file lies in the folder of a live segment of the table."""
