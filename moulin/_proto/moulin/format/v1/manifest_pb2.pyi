@@ -125,7 +125,7 @@ class SegmentColumns(_message.Message):
     def __init__(self, columns: _Optional[_Iterable[_Union[ColumnFacts, _Mapping]]] = ..., split_offsets: _Optional[_Iterable[int]] = ..., inline: _Optional[bytes] = ..., adopted: _Optional[_Union[AdoptedFile, _Mapping]] = ...) -> None: ...
 
 class AdoptedFile(_message.Message):
-    __slots__ = ("owner", "field_ids", "constants", "modified_ns", "etag", "hidden_keys", "other_ids")
+    __slots__ = ("owner", "field_ids", "constants", "modified_ns", "etag", "hidden_keys", "other_ids", "location", "unread")
     OWNER_FIELD_NUMBER: _ClassVar[int]
     FIELD_IDS_FIELD_NUMBER: _ClassVar[int]
     CONSTANTS_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +133,8 @@ class AdoptedFile(_message.Message):
     ETAG_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_KEYS_FIELD_NUMBER: _ClassVar[int]
     OTHER_IDS_FIELD_NUMBER: _ClassVar[int]
+    LOCATION_FIELD_NUMBER: _ClassVar[int]
+    UNREAD_FIELD_NUMBER: _ClassVar[int]
     owner: bytes
     field_ids: _containers.RepeatedScalarFieldContainer[int]
     constants: _containers.RepeatedCompositeFieldContainer[ConstantColumn]
@@ -140,7 +142,9 @@ class AdoptedFile(_message.Message):
     etag: str
     hidden_keys: _containers.RepeatedScalarFieldContainer[int]
     other_ids: bool
-    def __init__(self, owner: _Optional[bytes] = ..., field_ids: _Optional[_Iterable[int]] = ..., constants: _Optional[_Iterable[_Union[ConstantColumn, _Mapping]]] = ..., modified_ns: _Optional[int] = ..., etag: _Optional[str] = ..., hidden_keys: _Optional[_Iterable[int]] = ..., other_ids: _Optional[bool] = ...) -> None: ...
+    location: str
+    unread: bool
+    def __init__(self, owner: _Optional[bytes] = ..., field_ids: _Optional[_Iterable[int]] = ..., constants: _Optional[_Iterable[_Union[ConstantColumn, _Mapping]]] = ..., modified_ns: _Optional[int] = ..., etag: _Optional[str] = ..., hidden_keys: _Optional[_Iterable[int]] = ..., other_ids: _Optional[bool] = ..., location: _Optional[str] = ..., unread: _Optional[bool] = ...) -> None: ...
 
 class ConstantColumn(_message.Message):
     __slots__ = ("field_id", "value")
