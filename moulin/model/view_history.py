@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from moulin.errors import Corrupt, InvalidInput
 from moulin.model.entities import Representation, ViewHistory, ViewQuery, ViewVersion
+from moulin.model.names import AT, on_branch
 from moulin.model.schema.documents import schema_from_json, schema_to_json
 from moulin.model.schema.values import Schema
 from moulin.model.texts import MAX_KEY, check_text, check_texts
@@ -28,6 +29,34 @@ MAX_BYTES: Final = 1 << 20
 _MAX_ID: Final = 2**31 - 1
 _MAX_TIME: Final = 2**53
 _MAX_PARTS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where names in the text of a view belong that do not say it, and the catalog that the lake was to its writer."""
+
+    database: str
+    catalog: str | None = None
+
+    @staticmethod
+    def of(database: str, query: ViewQuery) -> Home:
+        """The home of a query of a view of `database`; with that it is on a branch, or not."""
+        version = None if query.history is None else query.history.current
+        if version is None or not version.default_namespace:
+            return Home(database)
+        return Home(beside(database, ".".join(version.default_namespace)), version.default_catalog)
+
+    def full(self, parts: Sequence[str]) -> list[str]:
+        """A name with its database, as the lake knows it."""
+        named = list(parts)
+        if len(named) > 2 and self.catalog is not None and named[0].lower() == self.catalog.lower():
+            del named[0]
+        return [self.database, *named] if len(named) == 1 else named
+
+
+def beside(database: str, named: str) -> str:
+    """A database that the text of a view of `database` names: where that is on a branch, names without one are, too."""
+    return named if AT in named or AT not in database else on_branch(named, database.rpartition(AT)[2])
 
 
 def begun(query: ViewQuery, database: str, created_at: int) -> ViewHistory:

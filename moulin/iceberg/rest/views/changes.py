@@ -18,7 +18,7 @@ from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit.register import path_in_lake
 from moulin.iceberg.rest.commit.shapes import read_schema
-from moulin.iceberg.rest.errors import CommitStateUnknown
+from moulin.iceberg.rest.errors import CommitStateUnknown, RestError
 from moulin.iceberg.rest.requests import Body, LakeOf, field, texts
 from moulin.iceberg.rest.tables import already_exists, identifier
 from moulin.iceberg.rest.views import documents
@@ -143,7 +143,7 @@ def _read_file(lake: Lake, where: str) -> tuple[ViewHistory, dict[str, str]]:
         raise InvalidInput(f"{path} is no metadata of a view.") from None
     try:
         return _read_document(document)
-    except (InvalidInput, AttributeError, TypeError):
+    except (InvalidInput, RestError, AttributeError, TypeError, ValueError):
         raise InvalidInput(f"{path} is no metadata of a view of format version {FORMAT_VERSION}.") from None
 
 
