@@ -11,12 +11,12 @@ from moulin.errors import InvalidInput, Unsupported
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.commit import shapes
-from moulin.iceberg.rest.commit.updates import REF_OPTIONS, Wanted
+from moulin.iceberg.rest.commit.updates import Wanted
 from moulin.model.entities import TableState
 from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, SortOrder
 from moulin.model.operations import AlterSchema, Operation, Restore, SetProperties, SetSortOrder
-from moulin.model.tags import MAIN, REF_PREFIX, Ref, is_internal
+from moulin.model.tags import MAIN, REF_OPTIONS, REF_PREFIX, Ref, is_internal
 
 
 @dataclass(frozen=True, slots=True)
