@@ -1,6 +1,6 @@
 """What the updates of a commit come to: the lake's own operations on one table. What no operation does is a 400."""
 
-# Decisions: docs/decisions/0161
+# Decisions: docs/decisions/0161, docs/decisions/0504
 
 from __future__ import annotations
 
