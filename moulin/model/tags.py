@@ -28,6 +28,20 @@ REF_OPTIONS: Final = (MIN_SNAPSHOTS, MAX_SNAPSHOT_AGE, MAX_REF_AGE)
 """How long a ref and its snapshots are kept."""
 EXPIRE_PREFIX: Final = "history.expire."
 """Of the properties that say so for main, and for refs that do not say it themselves."""
+COMPUTED_PREFIX: Final = "moulin.computed."
+"""Of columns that were filled, by field id: the expression, or nothing where there was none."""
+QUARANTINE_PREFIX: Final = "moulin.quarantine."
+"""Of files that proved other than a manifest said: behind it is the number of the segment, and the value says why."""
+VERIFIED: Final = "moulin.verified-version"
+"""Up to which version every file that was taken at its manifest's word has been read since."""
+_INTERNAL = (
+    REF_PREFIX,
+    STATISTICS_PREFIX,
+    PARTITION_STATISTICS_PREFIX,
+    FILLING_PREFIX,
+    COMPUTED_PREFIX,
+    QUARANTINE_PREFIX,
+)
 _LONGEST = 255
 _MOST = 2**53
 TAG, BRANCH = "tag", "branch"
@@ -62,7 +76,14 @@ def check_ref_name(name: object) -> str:
 
 def is_internal(key: str) -> bool:
     """Whether a property is none that users see."""
-    return key.startswith((REF_PREFIX, STATISTICS_PREFIX, PARTITION_STATISTICS_PREFIX, FILLING_PREFIX))
+    return key == VERIFIED or key.startswith(_INTERNAL)
+
+
+def quarantined(properties: Mapping[str, str]) -> dict[int, str]:
+    """Segments whose files proved wrong, by number, and why."""
+    prefix = QUARANTINE_PREFIX
+    found = {key.removeprefix(prefix): why for key, why in properties.items() if key.startswith(prefix)}
+    return {int(number): why for number, why in found.items() if number.isdecimal()}
 
 
 def shown(properties: Mapping[str, str]) -> dict[str, str]:
@@ -115,14 +136,17 @@ __all__ = [
     "MAX_SNAPSHOT_AGE",
     "MIN_SNAPSHOTS",
     "PARTITION_STATISTICS_PREFIX",
+    "QUARANTINE_PREFIX",
     "REF_OPTIONS",
     "REF_PREFIX",
     "STATISTICS_PREFIX",
     "TAG",
+    "VERIFIED",
     "Ref",
     "check_ref_name",
     "is_internal",
     "kept_for",
+    "quarantined",
     "read_ref",
     "refs_of",
     "shown",

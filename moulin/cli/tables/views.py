@@ -101,7 +101,8 @@ def _history(history: ViewHistory) -> dict[str, object]:
         "location": history.location,
         "current version": history.current_id,
         "versions": [
-            f"{one.version_id}: {moment(one.timestamp_ms * 1_000_000)}, {', '.join(r.dialect for r in one.representations)}"
+            f"{one.version_id}: {moment(one.timestamp_ms * 1_000_000)}, "
+            + ", ".join(text.dialect for text in one.representations)
             for one in history.versions
         ],
     }

@@ -17,8 +17,18 @@ from moulin.iceberg.format.locations import location
 from moulin.iceberg.projection.folding import folded
 from moulin.iceberg.projection.projection import Projection, find_whole, project
 from moulin.iceberg.rest import namespaces
-from moulin.iceberg.rest.errors import RestError, no_such
-from moulin.iceberg.rest.requests import Body, LakeOf, PageSize, PageToken, database, database_in_body, field, page
+from moulin.iceberg.rest.errors import RestError, missing, taken
+from moulin.iceberg.rest.requests import (
+    SEPARATOR,
+    Body,
+    LakeOf,
+    PageSize,
+    PageToken,
+    database,
+    database_in_body,
+    field,
+    page,
+)
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.names import check_name
@@ -120,11 +130,8 @@ def already_exists(
     kind = taken_by(lake, database, name) or wanted
     if source is not None:
         message = f"Cannot rename {source} to {database}.{name}. {kind} already exists"
-    elif kind == wanted:
-        message = f"{kind} already exists: {database}.{name}"
-    else:
-        message = f"{kind} with same name already exists: {database}.{name}"
-    return RestError(409, "AlreadyExistsException", message)
+        return RestError(409, "AlreadyExistsException", message)
+    return taken(kind if kind == wanted else f"{kind} with same name", f"{database}.{name}")
 
 
 def taken_by(lake: Lake, database: str, name: str) -> Literal["Table", "View"] | None:
@@ -145,7 +152,7 @@ def find(lake: Lake, namespace: str, table: str) -> TableState:
     try:
         return lake.catalog.table(database(namespace), check_name(table, "table"))
     except (NotFound, InvalidInput, RestError) as error:
-        raise no_such("Table", error.message) from error
+        raise missing("Table", f"{namespace.replace(SEPARATOR, '.')}.{table}") from error
 
 
 def flushed(lake: Lake, namespace: str, table: str) -> TableState:

@@ -36,7 +36,7 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
 from moulin.model.layout.partition import FIRST_FIELD_ID
-from moulin.model.layout.partition_spec import IdentityTransform, PartitionSpec
+from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.layout.sort_order import SortOrder
 from moulin.model.names import check_name
 from moulin.model.operations import Restore
@@ -162,8 +162,6 @@ def _described(metadata: TableMetadata) -> NewTable:
         raise Unsupported("A table with identifier fields would be a keyed one, and its files could hold a key twice.")
     spec = PartitionSpec(*from_pyiceberg_spec(metadata.spec()).fields, spec_id=0)
     order = from_pyiceberg_order(metadata.sort_order())
-    if any(not isinstance(one.transform, IdentityTransform) for one in order.fields):
-        raise Unsupported("Rows are sorted by columns alone: a sort order with a transform is not taken.")
     properties = {documents.FORMAT_PROPERTY: str(metadata.format_version), **checked_properties(metadata.properties)}
     new = NewTable(
         schema,

@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse, Response
 
 from moulin.errors import AlreadyExists, InvalidInput, NotFound
 from moulin.iceberg.rest import namespaces
-from moulin.iceberg.rest.errors import no_such
+from moulin.iceberg.rest.errors import missing
 from moulin.iceberg.rest.requests import Body, LakeOf, PageSize, PageToken, database, page
 from moulin.iceberg.rest.tables import already_exists, identifier
 from moulin.iceberg.rest.views.documents import loaded
@@ -61,4 +61,4 @@ def find(lake: Lake, namespace: str, view: str) -> View:
     try:
         return lake.catalog.view(database(namespace), check_name(view, "view"))
     except (NotFound, InvalidInput) as error:
-        raise no_such("View", f"View does not exist: {namespace}.{view}") from error
+        raise missing("View", f"{namespace}.{view}") from error
