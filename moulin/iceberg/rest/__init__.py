@@ -1,10 +1,10 @@
 """The Iceberg REST catalog: an app that a server mounts under /iceberg.
 
-`app` lists the endpoints. `commit/` has everything that engines write, `scan/` plans scans for them. `tables`, `views`
-and `namespaces` list, load, rename and drop. `requests` is what every endpoint takes, `errors` what it answers with,
-`idempotency` gives a repeated request its first answer.
+`app` lists the endpoints. `commit/` has everything that engines write, `scan/` plans scans for them, `views/` has
+views. `tables` and `namespaces` list, load, rename and drop. `requests` is what every endpoint takes, `errors` what it
+answers with, `idempotency` gives a repeated request its first answer.
 
-May import: `iceberg.projection`, `iceberg.format`, and the layers below. Order: `app` > `commit/`, `scan/`, `views` >
+May import: `iceberg.projection`, `iceberg.format`, and the layers below. Order: `app` > `scan/`, `views/` > `commit/` >
 `tables` > `namespaces`, `idempotency` > `requests` > `errors`.
 Read first: docs/operations/iceberg_rest.md, then `app.py` and `commit/commit.py`.
 

@@ -11,15 +11,14 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
 from moulin.catalog.objects.tables import NewTable
-from moulin.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
+from moulin.errors import AlreadyExists, InvalidInput, Unsupported
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.locations import location
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit import shapes
 from moulin.iceberg.rest.commit.updates import Wanted, new_properties
-from moulin.iceberg.rest.errors import taken
 from moulin.iceberg.rest.requests import Body, LakeOf, field, texts
-from moulin.iceberg.rest.tables import loaded
+from moulin.iceberg.rest.tables import already_exists, loaded, taken_by
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
@@ -54,8 +53,8 @@ def create_table(lake: LakeOf, namespace: str, body: Body) -> Response:
         return _staged(lake, database, name, new)
     try:
         made = lake.own_catalog().create_table(database, name, new)
-    except AlreadyExists:
-        raise taken("Table", f"{database}.{name}") from None
+    except AlreadyExists as error:
+        raise already_exists(lake, "Table", database, name) from error
     return loaded(lake, made)
 
 
@@ -132,16 +131,14 @@ def as_state(database: str, name: str, new: NewTable) -> TableState:
 
 
 def _staged(lake: Lake, database: str, name: str, new: NewTable) -> Response:
-    try:
-        lake.catalog.table(database, name)
-    except NotFound:
-        state = as_state(database, name, new)
-        address = location(lake.store, paths.table_prefix(state.id))
-        _make_folders(lake, state.id)
-        chosen = documents.format_version(state)
-        metadata = documents.table_metadata(state, chosen, address, state.created_at, [], [])
-        return JSONResponse({"metadata": metadata, "config": {}})
-    raise taken("Table", f"{database}.{name}")
+    if taken_by(lake, database, name):
+        raise already_exists(lake, "Table", database, name)
+    state = as_state(database, name, new)
+    address = location(lake.store, paths.table_prefix(state.id))
+    _make_folders(lake, state.id)
+    chosen = documents.format_version(state)
+    metadata = documents.table_metadata(state, chosen, address, state.created_at, [], [])
+    return JSONResponse({"metadata": metadata, "config": {}})
 
 
 def _make_folders(lake: Lake, table_id: UUID) -> None:
