@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import logging
-import ssl
 import threading
 import time
 import warnings
@@ -22,6 +21,7 @@ from joserfc.jwk import ECKey, RSAKey
 
 from moulin.errors import InvalidInput, Unauthenticated, Unavailable
 from moulin.network.hosts import is_loopback_host
+from moulin.storage.http_client import open_address
 
 log = logging.getLogger("moulin.auth")
 FRESH_SECONDS: Final = 600.0
@@ -141,7 +141,7 @@ def fetch_json(address: str) -> Mapping[str, Any]:
     """A JSON object of bounded size, in bounded time; redirects are not followed."""
     end = time.monotonic() + _DEADLINE
     asked = request.Request(address, headers={"Accept": "application/json"})
-    with _opener(address).open(asked, timeout=_TIMEOUT) as answer:
+    with open_address(asked, _TIMEOUT) as answer:
         data = bytearray()
         while chunk := answer.read1(65536):
             data += chunk
@@ -151,23 +151,6 @@ def fetch_json(address: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{address} answers with no JSON object")
     return found
-
-
-def _opener(address: str) -> request.OpenerDirector:
-    """For HTTP alone: urllib's own opens files, too, and goes where a redirect sends it."""
-    opener = request.OpenerDirector()
-    handlers: list[request.BaseHandler] = [
-        request.ProxyHandler(),
-        request.HTTPDefaultErrorHandler(),
-        request.HTTPErrorProcessor(),
-    ]
-    if address.startswith("https:"):
-        handlers.append(request.HTTPSHandler(context=ssl.create_default_context()))
-    else:
-        handlers.append(request.HTTPHandler())
-    for handler in handlers:
-        opener.add_handler(handler)
-    return opener
 
 
 def _to_key(document: Any) -> IssuerKey | None:

@@ -154,7 +154,7 @@ def test_pyiceberg_signs_in_with_a_credential(lake: Lake, address: str, secret: 
     catalog = pyiceberg_catalog(address, credential=f"ci:{secret}", scope="catalog", **where)
     table = catalog.create_table("shop.t", pa.schema([("id", pa.int64())]))
     table.append(pa.table({"id": [1, 2]}))
-    assert lake.table("shop.t").count() == 2
+    assert lake.table("shop.t").scan().to_arrow().num_rows == 2
 
 
 def test_duckdb_signs_in_with_a_secret(lake: Lake, address: str, secret: str) -> None:
