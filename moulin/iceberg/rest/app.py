@@ -13,6 +13,7 @@ from moulin.iceberg.rest.commit import commit, create, register
 from moulin.iceberg.rest.idempotency import LIFETIME, Idempotency
 from moulin.iceberg.rest.requests import LakeOf
 from moulin.iceberg.rest.scan import plan as scans
+from moulin.iceberg.rest.scan.pending import Plans
 from moulin.lake import Lake
 from moulin.model.names import AT, MAIN, is_branch_name
 
@@ -65,6 +66,7 @@ def build(lake: Lake) -> FastAPI:
         title="Moulin Iceberg REST", version=moulin.__version__, docs_url=None, redoc_url=None, openapi_url=None
     )
     app.state.lake = lake
+    app.state.plans = Plans()
     errors.install(app)
     app.add_middleware(Idempotency)
     for part in (router, *_ROUTERS):

@@ -54,6 +54,8 @@ _OPEN: Final = ("/healthz",)
 _WAITING: Final = 4  # requests whose tokens wait for the keys of an issuer at a time
 # What engines that only read post. A table may have any of these names: the whole path counts.
 _READING: Final = re.compile(r"/iceberg/v1/(?:@[^/]+/)?namespaces/[^/]+/tables/[^/]+/(?:metrics|plan|tasks)")
+_CANCELLING: Final = re.compile(r"/iceberg/v1/(?:@[^/]+/)?namespaces/[^/]+/tables/[^/]+/plan/[^/]+")
+_READS: Final = {"POST": _READING, "DELETE": _CANCELLING}
 # How the Iceberg REST specification names what the gate refuses.
 _ICEBERG: Final[dict[type[MoulinError], str]] = {
     Unauthenticated: "NotAuthorizedException",
@@ -164,7 +166,7 @@ class _Gate:
         else:
             known = self._authority.authenticate(token)
         method = scope.get("method", "")  # a web socket has none
-        reads = method == "POST" and _READING.fullmatch(scope["path"]) is not None
+        reads = method in _READS and _READS[method].fullmatch(scope["path"]) is not None
         looks = method in _LOOKS or reads
         needed = Role.READ if looks else Role.WRITE
         if known.role < needed:
