@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, Response
 
 import moulin
-from moulin.iceberg.rest import branches, errors, namespaces, tables, views
+from moulin.iceberg.rest import branches, errors, namespaces, openapi, tables, views
 from moulin.iceberg.rest.commit import commit, create, register
 from moulin.iceberg.rest.idempotency import LIFETIME, Idempotency
 from moulin.iceberg.rest.requests import LakeOf
@@ -49,7 +49,7 @@ def config(lake: LakeOf, warehouse: str | None = None) -> Response:
 def _endpoints() -> list[str]:
     """Every endpoint, as the specification spells them: `GET /v1/{prefix}/namespaces`."""
     return [
-        f"{method} /v1/{{prefix}}{getattr(route, 'path', '')}"
+        f"{method} /v1/{{prefix}}{getattr(route, 'path', '').replace('_', '-')}"
         for part in _ROUTERS
         for route in part.routes
         if getattr(route, "include_in_schema", False)  # those that only say why not are left out
@@ -58,6 +58,12 @@ def _endpoints() -> list[str]:
 
 
 ENDPOINTS = _endpoints()
+
+
+@router.get("/openapi.json", include_in_schema=False)
+def openapi_document() -> Response:
+    """Every endpoint as OpenAPI."""
+    return Response(openapi.render(ENDPOINTS), media_type="application/json")
 
 
 def build(lake: Lake) -> FastAPI:

@@ -4,6 +4,8 @@ A part that every row of the file passes becomes `true`, one that none passes `f
 around them. What the catalog cannot judge stays as the engine wrote it.
 """
 
+# Decisions: docs/decisions/0523
+
 from __future__ import annotations
 
 from collections.abc import Callable
