@@ -120,12 +120,13 @@ def _places(path: str, parameters: list[Json]) -> Iterator[tuple[str, list[Json]
 def _operation(known: Json, where: str) -> Json:
     """An operation with every error that it may answer with, and an id of its own."""
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/IcebergErrorResponse"}}}
-    responses = {code: {"description": text, "content": error} for code, text in _ERRORS.items()}
+    is_ours = not where.endswith("/oauth/tokens")  # which has errors of its own kind
+    errors = {code: {"description": text, "content": error} for code, text in _ERRORS.items()}
     suffix = "OnBranch" if where.startswith(_PREFIX) and known is not _PUBLISH else ""
-    found = {**known, "operationId": known["operationId"] + suffix, "responses": {**responses, **known["responses"]}}
-    if where.endswith("/oauth/tokens"):
-        found["security"] = []
-    return found
+    # Some of Iceberg's name the inner part of an error alone.
+    responses = {**known["responses"], **errors} if is_ours else {**errors, **known["responses"]}
+    found = {**known, "operationId": known["operationId"] + suffix, "responses": responses}
+    return found if is_ours else {**found, "security": []}
 
 
 def _correct(components: Json) -> None:

@@ -18,6 +18,7 @@ from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit import shapes
 from moulin.iceberg.rest.commit.updates import Wanted, new_properties
 from moulin.iceberg.rest.credentials import Borrower, BorrowerOf, lend
+from moulin.iceberg.rest.errors import taken
 from moulin.iceberg.rest.requests import Body, LakeOf, field, texts
 from moulin.iceberg.rest.tables import credentials_path, loaded
 from moulin.lake import Lake
@@ -40,8 +41,7 @@ router = APIRouter()
 def create_table(lake: LakeOf, borrower: BorrowerOf, namespace: str, body: Body) -> Response:
     database = namespaces.find(lake, namespace).name
     name = check_name(field(body, "name", str), "table")
-    if body.get("location"):
-        raise Unsupported("The location of a table is the catalog's to choose: leave it out.")
+    field(body, "location", str, None)  # a wish, which the answer overrides: the location is the catalog's to choose
     schema = shapes.read_schema(field(body, "schema", dict))
     spec, order = field(body, "partition-spec", dict, None), field(body, "write-order", dict, None)
     new = describe(
@@ -55,7 +55,11 @@ def create_table(lake: LakeOf, borrower: BorrowerOf, namespace: str, body: Body)
         return _staged(lake, borrower, database, name, new)
     assert new.id is not None
     lent = lend(lake, borrower, new.id, credentials_path(lake, database, name))  # before: it may fail
-    return loaded(lake, lake.own_catalog().create_table(database, name, new), lent=lent)
+    try:
+        made = lake.own_catalog().create_table(database, name, new)
+    except AlreadyExists:
+        raise taken("Table", f"{database}.{name}") from None
+    return loaded(lake, made, lent=lent)
 
 
 def describe(
@@ -91,13 +95,14 @@ def from_updates(wanted: Wanted, store_location: str) -> NewTable:
         raise Unsupported(f"The table lies in {address}, as it was staged: leave its location out.")
     if not isinstance(wanted.schema, Schema):
         raise InvalidInput("A new table needs add-schema and set-current-schema.")
+    first = wanted.schemas[0]  # what the transaction made of it later is a change of the new table
     properties = dict(wanted.set)
     if wanted.format_version is not None:
         properties[documents.FORMAT_PROPERTY] = str(wanted.format_version)
-    spec = wanted.spec if isinstance(wanted.spec, PartitionSpec) else None
-    order = wanted.order if isinstance(wanted.order, SortOrder) else None
-    new = describe(wanted.schema, spec, order, new_properties(properties), table_id)
-    if not shapes.same_fields(new.schema, wanted.schema):
+    spec = wanted.specs[0] if isinstance(wanted.spec, PartitionSpec) else None
+    order = wanted.orders[0] if isinstance(wanted.order, SortOrder) else None
+    new = describe(first, spec, order, new_properties(properties), table_id)
+    if not shapes.same_fields(new.schema, first):
         raise InvalidInput("The columns of a new table have the ids that staging it gave: top-level ones from 1 on.")
     return new
 
@@ -141,7 +146,7 @@ def _staged(lake: Lake, borrower: Borrower, database: str, name: str, new: NewTa
         body = {"metadata": metadata, "config": {}}
         lent = lend(lake, borrower, state.id, credentials_path(lake, database, name))
         return JSONResponse(body if lent is None else lent.join(body))
-    raise AlreadyExists(f"Table {database}.{name} already exists.")
+    raise taken("Table", f"{database}.{name}")
 
 
 def _make_folders(lake: Lake, table_id: UUID) -> None:

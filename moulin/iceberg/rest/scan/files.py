@@ -10,7 +10,7 @@ from typing import Any, Final
 from moulin.iceberg.format.avro import read_avro
 from moulin.iceberg.format.deletes import DeleteFile, from_record, stored_vectors, vector_file
 from moulin.iceberg.format.json import Json
-from moulin.iceberg.format.locations import locator
+from moulin.iceberg.format.locations import address, locator
 from moulin.iceberg.format.manifests import DELETES, is_live, source_type
 from moulin.iceberg.projection.projection import Projection
 from moulin.iceberg.rest.scan.residual import Residuals
@@ -40,7 +40,7 @@ def scan_tasks(
     tasks: list[Json] = []
     by_file = {} if found is None else dict(_delete_files(lake, found, segments))
     for segment in segments:
-        where = locate(segment.facts.path)
+        where = address(locate, segment.facts)
         shared = {"spec-id": segment.facts.spec_id, "partition": _partition(state, segment)}
         told = _statistics(state.schema, segment, stats) if stats else {}
         task: Json = {"data-file": {**shared, **_data_file(segment, where), **told}}
@@ -124,7 +124,7 @@ def _finite(value: Any) -> Any:
 def _delete_files(lake: Lake, found: Projection, segments: Sequence[LiveSegment]) -> Iterator[tuple[str, DeleteFile]]:
     """The deleted rows of segments by location: stored vectors, or the files that a projection made of them."""
     locate = locator(lake.store)
-    worn = {locate(one.facts.path): one for one in segments if one.vector is not None}
+    worn = {address(locate, one.facts): one for one in segments if one.vector is not None}
     if found.format_version >= 3:
         stored = stored_vectors(lake.store, worn.values())
         for where, one in list(worn.items()):
