@@ -22,14 +22,15 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from moulin.catalog.commit.table_commit import Stale, TableCommit
+from moulin.catalog.objects.base_paths import AGAIN
 from moulin.catalog.objects.projections import ENGINE, ENGINE_PREFIX
 from moulin.catalog.upkeep import ownership
-from moulin.errors import InvalidInput, MoulinError, NotFound, Unavailable
+from moulin.errors import AlreadyExists, InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location
 from moulin.iceberg.projection.projection import project
 from moulin.iceberg.rest import namespaces
-from moulin.iceberg.rest.commit import create, rebase, requirements
+from moulin.iceberg.rest.commit import create, rebase, requirements, trust
 from moulin.iceberg.rest.commit.engine_files import TableFolder, check_statistics
 from moulin.iceberg.rest.commit.intake import take_in
 from moulin.iceberg.rest.commit.keyed_rows import Held, hold, take_in_keyed
@@ -38,15 +39,18 @@ from moulin.iceberg.rest.commit.rebase import FreeAppend
 from moulin.iceberg.rest.commit.updates import Wanted, read_updates, snapshot_properties
 from moulin.iceberg.rest.errors import CommitStateUnknown, commit_failed
 from moulin.iceberg.rest.requests import Body, LakeOf, field
-from moulin.iceberg.rest.tables import identifier, loaded
+from moulin.iceberg.rest.tables import already_exists, identifier, loaded
 from moulin.iceberg.rest.turns import in_turn
 from moulin.lake import Lake
 from moulin.model import request_ids
 from moulin.model.entities import TableState
 from moulin.model.names import AT, check_name
-from moulin.model.operations import DataOperation, Operation, RegionUse
+from moulin.model.operations import DataOperation, Operation, RegionUse, SetProperties
+from moulin.model.tags import VERIFIED
+from moulin.storage import paths
 from moulin.table.commit.retry import at_once, retry
 from moulin.table.keyed.tables import flush_table
+from moulin.table.verify import BELIEVED
 
 log = logging.getLogger("moulin.iceberg.rest")
 router = APIRouter()
@@ -141,6 +145,19 @@ def _request_id(lake: Lake, requests: Sequence[TableRequest], key: str | None) -
     return f"{request_ids.ICEBERG}{hashlib.sha256(f'{key} {text}'.encode()).hexdigest()}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What a snapshot does to a table, the regions that it holds, and the version that it was prepared from.
+
+    `believed` says that facts are those of its manifests.
+    """
+
+    operation: DataOperation | None
+    regions: tuple[RegionUse, ...]
+    read_version: int
+    believed: bool
+
+
 class _Attempt:
     """One try at a commit, from the head versions of now."""
 
@@ -217,11 +234,14 @@ class _Attempt:
         """Make the table; rows that come with it are a version of their own, right after."""
         root = location(self.context.store, "x").removesuffix("x")
         new = create.from_updates(request.wanted, root)
-        snapshot = current(request.wanted)
-        state = self.catalog.create_table(request.database, request.name, new)
+        current(request.wanted)  # what cannot be taken is refused before anything is made
+        try:
+            state = self.catalog.create_table(request.database, request.name, new)
+        except AlreadyExists as error:
+            raise already_exists(self.lake, "Table", request.database, request.name) from error
         self.made.append(state.id)
-        if snapshot is not None:
-            self._add(state, CommitPlan((), state, snapshot), {"refs": {}, "snapshots": []}, request)
+        base: Json = {"refs": {}, "snapshots": [], "location": f"{root}{paths.table_prefix(state.id)}"}
+        self._add(state, plan(state, request.wanted, base), base, request)
 
     def _update(self, request: TableRequest, state: TableState, base: Json, append: FreeAppend | None) -> None:
         planned = plan(state, request.wanted, base)
@@ -243,7 +263,12 @@ class _Attempt:
         read_version = state.version
         if planned.snapshot is not None:
             before = _check_snapshot(state, planned, base, request.wanted, append)
-            taken, regions, read_version = self._take_in(state, planned, before, append)
+            rows = self._take_in(state, planned, before, append, replaces=request.wanted.replaces)
+            taken, regions, read_version = rows.operation, rows.regions, rows.read_version
+            if rows.believed:
+                if VERIFIED not in state.properties:  # what looks for files to read begins here
+                    operations.append(SetProperties({VERIFIED: str(state.head_version)}))
+                summary |= {BELIEVED: trust.mode(self.context.config, state.properties), AGAIN: "true"}
             self.tables.add(state.id)
             if taken is not None:
                 operations.append(taken)
@@ -265,27 +290,25 @@ class _Attempt:
             )
 
     def _take_in(
-        self, state: TableState, planned: CommitPlan, before: Json | None, append: FreeAppend | None
-    ) -> tuple[DataOperation | None, tuple[RegionUse, ...], int]:
-        """What a snapshot does to the table, the regions that it holds, and the version that it was prepared from."""
+        self, state: TableState, planned: CommitPlan, before: Json | None, append: FreeAppend | None, *, replaces: bool
+    ) -> _Rows:
         assert planned.snapshot is not None
-        operation: DataOperation | None
-        regions: tuple[RegionUse, ...] = ()
-        version = state.version
         if state.schema.identifier_field_ids:
             held = self.held.get(state.id) or hold(self.context, state, self.until)
-            rows = take_in_keyed(self.context, planned.state, before, planned.snapshot, held, self.until)
-            prepared = self.context.committer.prepared(rows.change)
+            keyed = take_in_keyed(self.context, planned.state, before, planned.snapshot, held, self.until)
+            prepared = self.context.committer.prepared(keyed.change)
             assert isinstance(prepared.operation, DataOperation)
-            operation, regions, version = prepared.operation, prepared.regions, prepared.read_version
-            leftovers, is_pure = rows.leftovers, rows.is_pure
+            rows = _Rows(prepared.operation, prepared.regions, prepared.read_version, believed=False)
+            leftovers, is_pure = keyed.leftovers, keyed.is_pure
         else:
-            taken = take_in(self.context, planned.state, before, planned.snapshot, planned.state.schema_id)
-            operation, leftovers, is_pure = taken.operation, taken.leftovers, rebase.is_pure(taken.operation)
+            schema_id = planned.state.schema_id
+            taken = take_in(self.context, planned.state, before, planned.snapshot, schema_id, replaces=replaces)
+            rows = _Rows(taken.operation, (), state.version, taken.believed)
+            leftovers, is_pure = taken.leftovers, rebase.is_pure(taken.operation)
         self.leftovers += leftovers
         if append is not None and not is_pure:
             raise InvalidInput(f"A snapshot of {state.full_name} is called an append, and takes files or rows away.")
-        return operation, regions, version
+        return rows
 
     def _save(self) -> int:
         try:
@@ -327,10 +350,16 @@ def _check_snapshot(
         rebase.check_schema(state, append)
         return append.before
     main = base["refs"].get("main", {}).get("snapshot-id")
+    if wanted.replaces:
+        if state.schema.identifier_field_ids:
+            raise Unsupported(
+                f"{state.full_name} has a primary key, and is not replaced with rows: drop it, or overwrite."
+            )
+        return None  # it follows nothing: sequence number and row ids are given by the catalog
     first = rebase.first_added(wanted.snapshots, snapshot["snapshot-id"])
     if (parent := rebase.parent_of(first)) != main:
         raise commit_failed(f"The snapshot follows {parent}; the current one of {state.full_name} is {main}.")
-    if first["sequence-number"] != state.last_sequence + 1:
+    if base.get("format-version") != 1 and first["sequence-number"] != state.last_sequence + 1:
         raise commit_failed(
             f"The next sequence number of {state.full_name} is {state.last_sequence + 1}, not "
             f"{first['sequence-number']}."

@@ -123,7 +123,8 @@ class _KeyedIntake(Intake):
 
     def _batches(self, files: Iterable[DataFile], positions: Mapping[str, BitMap64]) -> Iterator[pa.RecordBatch]:
         for file in files:
-            table, _, _ = self._rows(file)
+            self.leftovers.append(self._path(file))
+            table = self._read(file)[2]
             if not table.num_rows:
                 continue
             checked_partition(self.state, file, table, self.schema)
