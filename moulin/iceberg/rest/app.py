@@ -8,12 +8,13 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, Response
 
 import moulin
-from moulin.iceberg.rest import branches, errors, namespaces, openapi, tables, views
+from moulin.iceberg.rest import branches, errors, namespaces, openapi, tables
 from moulin.iceberg.rest.commit import commit, create, register
 from moulin.iceberg.rest.idempotency import LIFETIME, Idempotency
 from moulin.iceberg.rest.requests import LakeOf
 from moulin.iceberg.rest.scan import plan as scans
 from moulin.iceberg.rest.scan.pending import Plans
+from moulin.iceberg.rest.views import changes, views
 from moulin.lake import Lake
 from moulin.model.names import AT, MAIN, is_branch_name
 
@@ -26,6 +27,7 @@ _ROUTERS = (
     commit.router,
     scans.router,
     views.router,
+    changes.router,
 )
 
 router = APIRouter()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from typing import Annotated, Literal
 from urllib.parse import quote
 
@@ -100,8 +101,8 @@ def rename_table(lake: LakeOf, body: Body) -> Response:
     namespaces.find(lake, new_database)
     try:
         lake.rename_table(f"{old_database}.{old}", f"{new_database}.{check_name(new, 'table')}")
-    except AlreadyExists:
-        raise taken("Table", f"{new_database}.{new}") from None
+    except AlreadyExists as error:
+        raise already_exists(lake, "Table", new_database, new, source=f"{old_database}.{old}") from error
     return Response(status_code=204)
 
 
@@ -132,6 +133,31 @@ def identifier(body: Json, name: str) -> tuple[str, str]:
     """Database and name of a table identifier in a body."""
     found = field(body, name, dict)
     return database_in_body(field(found, "namespace", list)), field(found, "name", str)
+
+
+def already_exists(
+    lake: Lake, wanted: Literal["Table", "View"], database: str, name: str, *, source: str | None = None
+) -> RestError:
+    """The answer when a name is taken that was `wanted` for a table or view, in the words that clients look for.
+
+    `source` is what was to be renamed.
+    """
+    kind = taken_by(lake, database, name) or wanted
+    if source is not None:
+        message = f"Cannot rename {source} to {database}.{name}. {kind} already exists"
+        return RestError(409, "AlreadyExistsException", message)
+    return taken(kind if kind == wanted else f"{kind} with same name", f"{database}.{name}")
+
+
+def taken_by(lake: Lake, database: str, name: str) -> Literal["Table", "View"] | None:
+    """What has a name; None when it is free."""
+    with suppress(NotFound):
+        lake.catalog.table(database, name)
+        return "Table"
+    with suppress(NotFound):
+        lake.catalog.view(database, name)
+        return "View"
+    return None
 
 
 def find(lake: Lake, namespace: str, table: str) -> TableState:
