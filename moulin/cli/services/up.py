@@ -20,10 +20,10 @@ from rich.table import Table as RichTable
 
 from moulin.cli.options import OPTIONS_VARIABLE, GrpcPort, HttpPort, Json, open_lake, require_address
 from moulin.cli.output import console, say, shown, size
-from moulin.cli.services.flow import Flow, FlowWatch, State
 from moulin.cli.services.pipeline import NoSpark, ending
 from moulin.cli.services.supervisor import Child, Supervisor
 from moulin.errors import MoulinError
+from moulin.ingest.flow import Flow, FlowWatch, State
 from moulin.lake import Lake
 from moulin.storage import modes
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, Response
 
@@ -15,8 +17,15 @@ from moulin.iceberg.rest.requests import LakeOf
 from moulin.iceberg.rest.scan import plan as scans
 from moulin.lake import Lake
 from moulin.model.names import AT, MAIN, is_branch_name
+from moulin.network.callers import Role, RouteRule
 
 PREFIX = "/iceberg"
+# What engines that only read post. A table may have any of these names: the whole path counts.
+_READING = RouteRule(
+    frozenset({"POST"}),
+    re.compile(PREFIX + "/v1/(?:@[^/]+/)?namespaces/[^/]+/tables/[^/]+/(?:metrics|plan|tasks)"),
+    Role.READ,
+)
 _ROUTERS = (
     namespaces.router,
     tables.router,
@@ -76,6 +85,7 @@ def build(lake: Lake) -> FastAPI:
 
 def mount(app: FastAPI) -> None:
     """Put the catalog of the server's lake under its prefix."""
+    app.state.rules.append(_READING)
     app.mount(PREFIX, build(app.state.lake))
 
 
