@@ -43,7 +43,7 @@ class RouteRule:
 
 Identify = Callable[[], Caller]
 IDENTIFY: Final = "moulin.identify"
-"""In the scope of a request: an `Identify`. Asked again while an answer goes on, it raises once the token is revoked."""
+"""In the scope of a request: an `Identify`. Asked again during a long answer, it raises once the token is revoked."""
 
 COOKIE: Final = "moulin_session"
 COOKIE_PATH: Final = "/api/v1"

@@ -144,6 +144,14 @@ def _read_amplification(state: TableState, segments: Sequence[LiveSegment]) -> i
     return deepest + len(spans) - len(known)
 
 
+def sorting(state: TableState) -> str:
+    """The columns that rows are sorted by, such as "region asc, ts desc"; empty for none."""
+    return ", ".join(
+        f"{state.schema.find_column_name(field.source_id)} {field.direction.name.lower()}"
+        for field in state.sort_order.fields
+    )
+
+
 def _partitioning(state: TableState) -> str:
     return ", ".join(
         f"{field.transform}({state.schema.find_column_name(field.source_id)})" for field in state.spec.fields

@@ -67,16 +67,23 @@ def serve(
     )
     settings_of_lake = _lake_settings(config)
     logs, serving = importlib.import_module("moulin.network.logs"), _meta("server.serve")
-    iceberg = importlib.import_module("moulin.iceberg.rest.app")
     importlib.import_module("moulin.network.limits").raise_open_files(chosen.limits)
     with (
         logs.structured_logs(chosen.log_format, chosen.log_level),
         open_lake(context, settings=settings_of_lake) as lake,
     ):
         options = require_address(context).storage_options
-        served = serving.Serving(lake, chosen, storage_options=options, mount=iceberg.mount)
+        served = serving.Serving(lake, chosen, storage_options=options, mount=_mount)
         if not serving.run_until_signal(served):
             raise typer.Exit(1)
+
+
+def _mount(app: Any) -> None:
+    """What the server has besides its own: the Iceberg REST catalog and the console."""
+    iceberg, console = importlib.import_module("moulin.iceberg.rest.app"), importlib.import_module("moulin.console.app")
+    readers = importlib.import_module("moulin.iceberg.projection.readers")
+    iceberg.mount(app)
+    console.mount(app, lambda lake, table_id: readers.readers_of(lake.context, table_id)[2])
 
 
 @access.command("create")

@@ -1,0 +1,160 @@
+"""What routes share: the role that each takes, the lake behind them, cursors, and answers that are known already."""
+
+# Decisions: docs/decisions/0531
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Protocol, TypeVar
+from uuid import UUID
+
+from fastapi import Depends, Query, Request, Response
+
+from moulin.catalog.catalog import Catalog
+from moulin.errors import InvalidInput, NotFound
+from moulin.ingest.flow import FlowWatch
+from moulin.lake import Lake
+from moulin.network.callers import Caller, Role
+from moulin.table.table import Table
+
+ROLE = "x-moulin-role"
+OPEN = "none"
+Item = TypeVar("Item")
+
+
+class KeptToken(Protocol):
+    """A token of the server, as it is kept."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def role(self) -> Role: ...
+    @property
+    def expires(self) -> Any: ...
+
+
+class Tokens(Protocol):
+    """The tokens of a server."""
+
+    def tokens(self) -> Sequence[KeptToken]: ...
+    def authenticate(self, token: str) -> Caller: ...
+    def create(self, name: str, role: Role, days: float | None = None) -> str: ...
+    def revoke(self, name: str) -> None: ...
+
+
+class EngineReads(Protocol):
+    """What one engine does with a table; `reason` says why it does not read it."""
+
+    @property
+    def engine(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def reads(self) -> bool: ...
+    @property
+    def reason(self) -> str | None: ...
+
+
+Readers = Callable[[Lake, UUID], Iterable[EngineReads]]
+
+
+@dataclass(frozen=True)
+class Console:
+    """What the routes of one server share. Without `tokens`, the server asks for none."""
+
+    lake: Lake
+    tokens: Tokens | None
+    stopping: threading.Event
+    readers: Readers | None
+    flow: FlowWatch
+    boot: str = field(default_factory=lambda: secrets.token_hex(6))
+
+
+def takes(role: Role | None) -> dict[str, Any]:
+    """Options of a route: the role that it takes, None for an open one. It is in the API's description, too."""
+    return {"openapi_extra": {ROLE: OPEN if role is None else role.name.lower()}}
+
+
+def _console(request: Request) -> Console:
+    found: Console = request.app.state.console
+    return found
+
+
+ConsoleOf = Annotated[Console, Depends(_console)]
+
+
+def _catalog(console: ConsoleOf) -> Catalog:
+    return console.lake.own_catalog()
+
+
+CatalogOf = Annotated[Catalog, Depends(_catalog)]
+
+
+def table_of(console: Console, table_id: UUID) -> Table:
+    """A table by id, also one of a branch."""
+    entry = console.lake.own_catalog().table_entry(table_id)
+    found = console.lake.table(f"{entry.database}.{entry.name}")
+    if found.id != table_id:  # the name was given to another one meanwhile
+        raise NotFound(f"Table {entry.database}.{entry.name} was replaced: look for it again.")
+    return found
+
+
+class NotModified(Exception):
+    """The client has the answer already."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+
+
+def _versioned(request: Request, response: Response, console: ConsoleOf) -> None:
+    """The tag of an answer that one version of the lake gives. It is read first: what follows is as new, or newer."""
+    tag = f'"{console.boot}-{console.lake.version}"'
+    if tag in [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]:
+        raise NotModified(tag)
+    response.headers["ETag"] = tag
+
+
+BY_VERSION = [Depends(_versioned)]
+"""Dependencies of a route whose answer changes with the version of the lake alone."""
+
+Cursor = Annotated[str | None, Query(max_length=4096, description="next_cursor of the page before.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+USUAL = 200
+
+
+def to_cursor(*key: Any) -> str:
+    text = json.dumps(key, ensure_ascii=False, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+
+
+def from_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
+    """The key that a cursor was made of; InvalidInput for one that this API did not give."""
+    if cursor is None:
+        return None
+    try:
+        data = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        key = json.loads(data.decode("utf-8", "surrogatepass"))
+    except (ValueError, binascii.Error, RecursionError):
+        key = None
+    fits = isinstance(key, list) and len(key) == len(kinds)
+    if not fits or any(type(one) is not kind for one, kind in zip(key, kinds, strict=True)):
+        raise InvalidInput("Unknown cursor: pass back the next_cursor of the previous page unchanged.")
+    if any(isinstance(one, int) and not -(1 << 63) <= one < 1 << 63 for one in key):
+        raise InvalidInput("Unknown cursor: pass back the next_cursor of the previous page unchanged.")
+    return tuple(key)
+
+
+def page_of(
+    items: Sequence[Item], cursor: str | None, limit: int, key: Callable[[Item], tuple[Any, ...]], *kinds: type
+) -> tuple[list[Item], str | None]:
+    """A page of what is in memory already, in the order of `key`, which is unique; and the cursor of the next one."""
+    after = from_cursor(cursor, *kinds)
+    ordered = sorted((one for one in items if after is None or key(one) > after), key=key)
+    page = ordered[:limit]
+    return page, to_cursor(*key(page[-1])) if len(ordered) > limit else None
