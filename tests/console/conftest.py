@@ -82,10 +82,10 @@ def serve() -> Iterator[Serve]:
     """Serves the console of a lake on loopback, with tokens when an access file is given."""
     with ExitStack() as stack:
 
-        def start(lake: Lake, access: AccessFile | None = None, token: str = "") -> Api:
+        def start(lake: Lake, access: AccessFile | None = None, token: str = "", *, port: int = 0) -> Api:
             app = build_app(lake, access=access, hosts=allowed_hosts("127.0.0.1", ""))
             _mount(app)
-            server = HttpServer(app, ServeConfig(http_bind="127.0.0.1:0", drain_seconds=5)).start()
+            server = HttpServer(app, ServeConfig(http_bind=f"127.0.0.1:{port}", drain_seconds=5)).start()
             stack.callback(server.stop)
             return stack.enter_context(Api(server.port, token, server))
 
