@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 import moulin
-from moulin.cli.services.serve import _mount
+from moulin.cli.served import mount
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
 from moulin.meta.config import ServeConfig
@@ -84,7 +84,7 @@ def serve() -> Iterator[Serve]:
 
         def start(lake: Lake, access: AccessFile | None = None, token: str = "", *, port: int = 0) -> Api:
             app = build_app(lake, access=access, hosts=allowed_hosts("127.0.0.1", ""))
-            _mount(app)
+            mount(app)
             server = HttpServer(app, ServeConfig(http_bind=f"127.0.0.1:{port}", drain_seconds=5)).start()
             stack.callback(server.stop)
             return stack.enter_context(Api(server.port, token, server))

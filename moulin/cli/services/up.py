@@ -67,9 +67,12 @@ def up(
     with open_lake(context) as lake, ending() as over:
         lake.own_catalog()  # a lake behind a server is refused before anything starts
         supervisor.start()
+        page = f"http://{serve_http_bind}/" if serve_http_bind else None
         say(
-            f"OTLP/gRPC on {host}:{grpc}, OTLP/HTTP on {host}:{http}; logs in {folder}; Ctrl-C ends it.",
+            f"OTLP/gRPC on {host}:{grpc}, OTLP/HTTP on {host}:{http}; logs in {folder}; Ctrl-C ends it."
+            + (f" The lake in a browser: {page}" if page else ""),
             as_json,
+            console=page,
             grpc_port=grpc,
             http_port=http,
             logs=str(folder),

@@ -26,7 +26,7 @@ const place = signal(parts());
 const loaded = signal({}); // name -> component
 
 function parts() {
-  const [name = "", ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  const [name = "", ...rest] = location.hash.replace(/^#\/?/, "").split("/");
   return { name, rest };
 }
 
@@ -78,7 +78,7 @@ function Frame() {
     </nav>
     <main id="main" tabindex="-1">
       ${unknown ? html`<h1>There is no such screen</h1><p><a href="#/">Go to the lake</a></p>`
-        : Screen ? html`<${Screen} key=${location.hash.split("?")[0]} rest=${rest} />` : html`<${Waiting} />`}
+        : Screen ? html`<${Screen} key=${location.hash} rest=${rest} />` : html`<${Waiting} />`}
     </main>
     <${Palette} />`;
 }

@@ -32,11 +32,12 @@ export function clock(date) {
   return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
+// A stored time, in UTC, as the command line has it.
 export function moment(nanos) {
   if (nanos === null || nanos === undefined) return "";
   const date = new Date(millis(nanos));
   if (Number.isNaN(date.getTime())) return String(nanos);
-  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(date)}`;
+  return date.toISOString().slice(0, 19).replace("T", " ") + "Z";
 }
 
 export function span(seconds) {

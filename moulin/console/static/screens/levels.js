@@ -67,7 +67,7 @@ export function Levels({ segments, eventTime, more }) {
     hover(places.find((p) => x >= p.x - 1 && x <= p.x + p.width + 1 && y >= p.y && y <= p.y + p.height)?.one ?? null);
   };
   const label = levels.map(([level, { items }]) => `level ${level}: ${plural(items.length, "segment")}`).join(", ");
-  const ticks = timed ? [0, 0.25, 0.5, 0.75, 1].map((part) => [part, moment(String(BigInt(Math.round(from + (to - from) * part)) * 1000000n)).slice(5)]) : [];
+  const ticks = timed ? [0, 0.25, 0.5, 0.75, 1].map((part) => [part, moment(String(BigInt(Math.round(from + (to - from) * part)) * 1000000n)).slice(5, 19)]) : [];
   return html`
     <svg class="levels" viewBox=${`0 0 ${WIDTH} ${tall}`} role="img" aria-label=${label} onMouseMove=${find} onMouseLeave=${() => hover(null)}>
       <defs><pattern id="hatch" width="5" height="5" patternTransform="rotate(45)" patternUnits="userSpaceOnUse">
@@ -85,6 +85,6 @@ export function Levels({ segments, eventTime, more }) {
     <p class="dim readout" aria-live="off">${hovered
       ? `segment ${number(hovered.number)} · level ${hovered.level} · ${plural(hovered.live, "row")} of ${number(hovered.rows)} · ${size(hovered.bytes)}`
         + (hovered.partition ? ` · ${plain(hovered.partition)}` : "") + ` · since version ${number(hovered.added_version)}`
-      : `${timed ? `Along ${plain(eventTime)}` : "Side by side, as wide as they have rows"}; hatched is what deletion vectors hide.`
+      : `${timed ? `Along ${plain(eventTime)}, in UTC` : "Side by side, as wide as they have rows"}; hatched is what deletion vectors hide.`
         + (more ? ` The first ${number(segments.length)} segments.` : "")}</p>`;
 }

@@ -4,7 +4,7 @@ import { html, useState } from "../vendor/preact.js";
 import { change, may } from "../api.js";
 import { Badge, Cards, Confirm, Copy, Grid, Problem, Waiting } from "../parts.js";
 import { usePages, useResource } from "../resources.js";
-import { cell, moment, number, plain, size } from "../text.js";
+import { cell, moment, number, plain, plural, size } from "../text.js";
 import { Levels } from "./levels.js";
 
 const TABS = ["Inside", "Schema", "Rows", "Readers", "Use it"];
@@ -148,7 +148,7 @@ export function RowGrid({ rows, label }) {
 function Rows({ path, name }) {
   const { data, error } = useResource(path + "/rows?limit=100");
   if (!data) return error ? html`<${Problem} error=${error} />` : html`<${Waiting} />`;
-  return html`<p class="dim">${number(data.rows.length)} rows of version ${number(data.version)}${data.more ? "; there are more" : ""}${data.cut ? "; long values are cut" : ""}.</p>
+  return html`<p class="dim">${plural(data.rows.length, "row")} of version ${number(data.version)}${data.more ? "; there are more" : ""}${data.cut ? "; long values are cut" : ""}.</p>
     <${RowGrid} rows=${data} label=${"Rows of " + plain(name)} />`;
 }
 
