@@ -1,7 +1,5 @@
 """The console on a server: its files under `/`, its API under `/api/v1`. See docs/operations/console.md."""
 
-# Decisions: docs/decisions/0530, docs/decisions/0531, docs/decisions/0532
-
 from __future__ import annotations
 
 import re

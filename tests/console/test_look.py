@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+import moulin
 from moulin.lake import Lake
 from tests.cli.conftest import Run
 from tests.console.conftest import HOSTILE, Api, Serve, ids
@@ -168,7 +170,9 @@ def test_an_answer_of_the_same_version_is_not_sent_again(api: Api, shop: Lake) -
     assert int(newer.json()["rows"]) == 191
 
 
-@pytest.mark.parametrize("cursor", ["x", "bnVsbA", "WzFd", "W10", "W1siYSJdXQ", "é"])
+@pytest.mark.parametrize(
+    "cursor", ["WyJcdWQ4MDAiLCJhIl0", "WyJcdTAwMDAiLCJhIl0", "x", "bnVsbA", "WzFd", "W10", "W1siYSJdXQ", "é"]
+)
 def test_a_strange_cursor_is_refused(api: Api, cursor: str) -> None:
     answer = api.get("/tables", params={"cursor": cursor})
     assert answer.status_code == 400
@@ -182,3 +186,35 @@ def test_what_is_not_there_is_said_in_a_sentence(api: Api) -> None:
         assert answer.json(), path
     old = api.get(f"/tables/{ids(api)['shop.orders']}/segments", params={"version": 10**15})
     assert old.status_code == 404
+
+
+def test_text_that_no_name_has_finds_nothing_or_is_refused(api: Api) -> None:
+    for text in ("\0", "\ud800", "x" * 201, "%", "'", "\\", "\u202e", " "):
+        for path in ("/tables", "/search"):
+            answer = api.get(f"{path}?q={quote(text.encode('utf-8', 'surrogatepass'))}")
+            assert answer.status_code in (200, 400), (path, text)
+
+
+def test_a_table_of_a_branch_is_shown_by_its_id(api: Api, shop: Lake) -> None:
+    orders = shop.branch("exp").table("shop.orders")
+    orders.append([{"id": 1, "customer": "x", "amount": 1.0}])
+    newest = api.json("/lake/activity", limit=1)["items"][0]["changes"][0]
+    assert newest["table"] == "shop@exp.orders"
+    shown = api.json(f"/tables/{newest['table_id']}")
+    assert (shown["database"], shown["rows"]) == ("shop@exp", "191")
+    assert len(all_pages(api, f"/tables/{newest['table_id']}/segments", limit=4)) == shown["segments"]
+    assert len(api.json(f"/tables/{newest['table_id']}/rows", limit=500)["rows"]) == 191
+    assert len(ids(api)) == 3, "lists are of main"
+
+
+def test_looking_leaves_the_log_of_a_writer_alone(shop: Lake, serve: Serve) -> None:
+    stock = shop.table("shop.stock")
+    stock.put({"sku": "c", "count": 3})
+    with moulin.connect(shop.uri) as other:
+        api = serve(other)
+        table_id = ids(api)["shop.stock"]
+        for part in ("", "/rows", "/segments", "/regions", "/commits"):
+            api.json(f"/tables/{table_id}{part}")
+        assert api.json(f"/tables/{table_id}")["rows"] == "2", "what is committed"
+    stock.put({"sku": "d", "count": 4})
+    assert stock.get("c") == {"sku": "c", "count": 3}

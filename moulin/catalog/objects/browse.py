@@ -1,5 +1,7 @@
 """Pages of what a lake has, for those who look around: tables by name, commits newest first, figures of the whole."""
 
+# Decisions: docs/decisions/0534
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -56,7 +56,7 @@ def serve(
     tls_certificate: Annotated[Path | None, typer.Option(help="A PEM file.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="A PEM file.")] = None,
 ) -> None:
-    """Serve the lake: gRPC on 9560; HTTP on 8181, with the console under /. SIGTERM drains and stops."""
+    """Serve the lake: gRPC on 9560, HTTP and the console on 8181. SIGTERM drains and stops."""
     settings = _meta("config")
     settings.require_known_environment()
     chosen = settings.load_serve_config(

@@ -63,7 +63,7 @@ class PlannedTasks(Shape):
 @router.post("/tables/{table_id}/restore", **WRITE)
 def restore(table_id: UUID, asked: RestoreRequest, console: ConsoleOf) -> Restored:
     """Bring back the rows and the schema of an older version, as a new version."""
-    table = table_of(console, table_id)
+    table = table_of(console, table_id, to_change=True)
     head = table.state().head_version
     if asked.expected_version is not None and head != asked.expected_version:
         raise Conflict(f"Table {table.name} is at version {head} now, not {asked.expected_version}: look again.")
@@ -79,19 +79,19 @@ def restore(table_id: UUID, asked: RestoreRequest, console: ConsoleOf) -> Restor
 @router.post("/tables/{table_id}/tags", **WRITE)
 def tag(table_id: UUID, asked: TagRequest, console: ConsoleOf) -> Done:
     """Give a version a name. A tag of that name moves."""
-    return Done(version=table_of(console, table_id).tag(asked.name, asked.version).version)
+    return Done(version=table_of(console, table_id, to_change=True).tag(asked.name, asked.version).version)
 
 
 @router.delete("/tables/{table_id}/tags", **WRITE)
 def drop_tag(table_id: UUID, console: ConsoleOf, name: Annotated[str, Query(min_length=1, max_length=255)]) -> Done:
     """Take a name from a version."""
-    return Done(version=table_of(console, table_id).drop_tag(name).version)
+    return Done(version=table_of(console, table_id, to_change=True).drop_tag(name).version)
 
 
 @router.patch("/tables/{table_id}", **WRITE)
 def set_properties(table_id: UUID, asked: TablePatch, console: ConsoleOf) -> Done:
     """Set and remove properties."""
-    done = table_of(console, table_id).set_properties(asked.properties, remove=asked.remove)
+    done = table_of(console, table_id, to_change=True).set_properties(asked.properties, remove=asked.remove)
     return Done(version=done.version)
 
 

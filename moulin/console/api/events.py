@@ -1,5 +1,7 @@
 """What happens, as it happens: server-sent events."""
 
+# Decisions: docs/decisions/0533
+
 from __future__ import annotations
 
 import asyncio

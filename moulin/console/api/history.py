@@ -99,7 +99,8 @@ def show_diff(
     before, after = shown(old.properties), shown(new.properties)
     held = [{one.facts.number for one in catalog.segments(table_id, v, with_columns=False)} for v in (since, until)]
     feed = table_of(console, table_id).changes(since, until, net=True)
-    counts = feed.counts()
+    with console.reading():
+        counts, rows = feed.counts(), _first_rows(feed, until, limit)
     return Diff(
         since=since,
         until=until,
@@ -114,7 +115,7 @@ def show_diff(
         inserted=counts.get("insert", 0),
         updated=counts.get("update_after", 0),
         deleted=counts.get("delete", 0),
-        rows=_first_rows(feed, until, limit),
+        rows=rows,
     )
 
 

@@ -8,7 +8,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from moulin.catalog.objects.browse import Activity
-from moulin.console.api.requests import BY_VERSION, CatalogOf, ConsoleOf, Cursor, Limit, from_cursor, takes, to_cursor
+from moulin.console.api.requests import (
+    BY_VERSION,
+    CatalogOf,
+    ConsoleOf,
+    Cursor,
+    Limit,
+    SearchText,
+    from_cursor,
+    takes,
+    to_cursor,
+)
 from moulin.console.api.shapes import Int64, Page, Shape
 from moulin.model.schema.documents import schema_from_json
 from moulin.network.callers import Role
@@ -141,14 +151,15 @@ def _happened(one: Activity) -> Happened:
 
 
 @router.get("/search", dependencies=BY_VERSION, **READ)
-def search(catalog: CatalogOf, q: Annotated[str, Query(min_length=1, max_length=200)]) -> Page[Hit]:
+def search(catalog: CatalogOf, q: SearchText) -> Page[Hit]:
     """Tables, columns, branches and versions that have a text in their names, at most 20 of each."""
-    text = q.strip()
+    if not (text := q.strip()):
+        return Page(items=[])
     hits = [
         Hit(kind="table", name=f"{one.database}.{one.name}", id=str(one.id))
         for one in catalog.overview.tables(None, _FOUND, text=text)
     ]
-    for entry, document in catalog.overview.tables_with_column(text, _FOUND) if text else ():
+    for entry, document in catalog.overview.tables_with_column(text, _FOUND):
         names = [field.name for field in schema_from_json(document).fields if text.lower() in field.name.lower()]
         full_name = f"{entry.database}.{entry.name}"
         hits += [Hit(kind="column", name=name, id=str(entry.id), table=full_name) for name in names]

@@ -9,7 +9,8 @@ import binascii
 import json
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol, TypeVar
 from uuid import UUID
@@ -17,7 +18,7 @@ from uuid import UUID
 from fastapi import Depends, Query, Request, Response
 
 from moulin.catalog.catalog import Catalog
-from moulin.errors import InvalidInput, NotFound
+from moulin.errors import InvalidInput, NotFound, Unavailable
 from moulin.ingest.flow import FlowWatch
 from moulin.lake import Lake
 from moulin.network.callers import Caller, Role
@@ -25,6 +26,8 @@ from moulin.table.table import Table
 
 ROLE = "x-moulin-role"
 OPEN = "none"
+MOST_READS = 4
+_READ_WAIT = 5.0
 Item = TypeVar("Item")
 
 
@@ -74,6 +77,17 @@ class Console:
     readers: Readers | None
     flow: FlowWatch
     boot: str = field(default_factory=lambda: secrets.token_hex(6))
+    reads: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_READS))
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """For as long as rows are read: few callers at a time, so that the rest of the server goes on."""
+        if not self.reads.acquire(timeout=_READ_WAIT):
+            raise Unavailable(f"{MOST_READS} others read rows just now: ask again in a moment.")
+        try:
+            yield
+        finally:
+            self.reads.release()
 
 
 def takes(role: Role | None) -> dict[str, Any]:
@@ -96,10 +110,10 @@ def _catalog(console: ConsoleOf) -> Catalog:
 CatalogOf = Annotated[Catalog, Depends(_catalog)]
 
 
-def table_of(console: Console, table_id: UUID) -> Table:
-    """A table by id, also one of a branch."""
+def table_of(console: Console, table_id: UUID, *, to_change: bool = False) -> Table:
+    """A table by id, also one of a branch; read-only unless `to_change`, so that looking touches no log of a writer."""
     entry = console.lake.own_catalog().table_entry(table_id)
-    found = console.lake.table(f"{entry.database}.{entry.name}")
+    found = console.lake.table(f"{entry.database}.{entry.name}", read_only=not to_change)
     if found.id != table_id:  # the name was given to another one meanwhile
         raise NotFound(f"Table {entry.database}.{entry.name} was replaced: look for it again.")
     return found
@@ -123,6 +137,8 @@ def _versioned(request: Request, response: Response, console: ConsoleOf) -> None
 BY_VERSION = [Depends(_versioned)]
 """Dependencies of a route whose answer changes with the version of the lake alone."""
 
+SearchText = Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$")]
+"""Text to look for in names."""
 Cursor = Annotated[str | None, Query(max_length=4096, description="next_cursor of the page before.")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 USUAL = 200
@@ -145,9 +161,15 @@ def from_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
     fits = isinstance(key, list) and len(key) == len(kinds)
     if not fits or any(type(one) is not kind for one, kind in zip(key, kinds, strict=True)):
         raise InvalidInput("Unknown cursor: pass back the next_cursor of the previous page unchanged.")
-    if any(isinstance(one, int) and not -(1 << 63) <= one < 1 << 63 for one in key):
+    if not all(_can_be_stored(one) for one in key):
         raise InvalidInput("Unknown cursor: pass back the next_cursor of the previous page unchanged.")
     return tuple(key)
+
+
+def _can_be_stored(value: object) -> bool:
+    if isinstance(value, int):
+        return -(1 << 63) <= value < 1 << 63
+    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= one <= "\udfff" for one in value)
 
 
 def page_of(

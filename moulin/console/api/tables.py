@@ -14,6 +14,7 @@ from moulin.console.api.requests import (
     ConsoleOf,
     Cursor,
     Limit,
+    SearchText,
     from_cursor,
     page_of,
     table_of,
@@ -118,7 +119,7 @@ def list_databases(catalog: CatalogOf, cursor: Cursor = None, limit: Limit = USU
 @router.get("/tables", **READ)
 def list_tables(
     catalog: CatalogOf,
-    q: Annotated[str, Query(max_length=200, description="Text that database.table has in it, in any case.")] = "",
+    q: SearchText = "",
     database: Annotated[UUID | None, Query(description="The id of a database.")] = None,
     cursor: Cursor = None,
     limit: Limit = USUAL,
@@ -148,10 +149,10 @@ def _row(one: TableEntry) -> TableRow:
 
 
 @router.get("/tables/{table_id}", **READ)
-def show_table(table_id: UUID, console: ConsoleOf) -> TableDetail:
+def show_table(table_id: UUID, console: ConsoleOf, catalog: CatalogOf) -> TableDetail:
     """What a table is and what it is made of: the figures of `moulin table show`."""
-    table = table_of(console, table_id)
-    return _detail(table.state(), table.stats(), f"{console.lake.store.uri}/tables/{table_id}")
+    stats = table_of(console, table_id).stats()
+    return _detail(catalog.table_by_id(table_id), stats, f"{console.lake.store.uri}/tables/{table_id}")
 
 
 def _detail(state: TableState, stats: TableStats, location: str) -> TableDetail:
@@ -204,6 +205,6 @@ def preview_rows(
 ) -> Rows:
     """Some rows of a version: what is committed, in no order."""
     table = table_of(console, table_id)
-    with table.at(version=table.state().version if version is None else version) as snapshot:
+    with console.reading(), table.at(version=table.state().version if version is None else version) as snapshot:
         found = snapshot.scan(limit=limit + 1).to_arrow()
     return rows_of(found.slice(0, limit), snapshot.version, more=found.num_rows > limit)
