@@ -20,6 +20,20 @@ STATISTICS_PREFIX: Final = "moulin.statistics."
 PARTITION_STATISTICS_PREFIX: Final = "moulin.partition-statistics."
 FILLING_PREFIX: Final = "moulin.filling."
 """Of columns that are being filled: see `filling`."""
+COMPUTED_PREFIX: Final = "moulin.computed."
+"""Of columns that were filled, by field id: the expression, or nothing where there was none."""
+QUARANTINE_PREFIX: Final = "moulin.quarantine."
+"""Of files that proved other than a manifest said: behind it is the number of the segment, and the value says why."""
+VERIFIED: Final = "moulin.verified-version"
+"""Up to which version every file that was taken at its manifest's word has been read since."""
+_INTERNAL = (
+    REF_PREFIX,
+    STATISTICS_PREFIX,
+    PARTITION_STATISTICS_PREFIX,
+    FILLING_PREFIX,
+    COMPUTED_PREFIX,
+    QUARANTINE_PREFIX,
+)
 _LONGEST = 255
 TAG, BRANCH = "tag", "branch"
 MAIN: Final = "main"
@@ -53,7 +67,14 @@ def check_ref_name(name: object) -> str:
 
 def is_internal(key: str) -> bool:
     """Whether a property is none that users see."""
-    return key.startswith((REF_PREFIX, STATISTICS_PREFIX, PARTITION_STATISTICS_PREFIX, FILLING_PREFIX))
+    return key == VERIFIED or key.startswith(_INTERNAL)
+
+
+def quarantined(properties: Mapping[str, str]) -> dict[int, str]:
+    """Segments whose files proved wrong, by number, and why."""
+    prefix = QUARANTINE_PREFIX
+    found = {key.removeprefix(prefix): why for key, why in properties.items() if key.startswith(prefix)}
+    return {int(number): why for number, why in found.items() if number.isdecimal()}
 
 
 def shown(properties: Mapping[str, str]) -> dict[str, str]:
@@ -93,12 +114,15 @@ __all__ = [
     "BRANCH",
     "MAIN",
     "PARTITION_STATISTICS_PREFIX",
+    "QUARANTINE_PREFIX",
     "REF_PREFIX",
     "STATISTICS_PREFIX",
     "TAG",
+    "VERIFIED",
     "Ref",
     "check_ref_name",
     "is_internal",
+    "quarantined",
     "read_ref",
     "refs_of",
     "shown",

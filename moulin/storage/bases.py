@@ -135,9 +135,9 @@ class BasesStore(Store):
         store, rest = self._of(path)
         return replace(store.head(rest), path=path)
 
-    def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
+    def reader(self, path: str, size: int | None = None, etag: str = "") -> pa.NativeFile:
         store, rest = self._of(path)
-        return store.reader(rest, size)
+        return store.reader(rest, size, etag if self._config.check_etags == "on" else "")
 
     def put(self, path: str, data: bytes) -> None:
         store, rest = self._writable(path)

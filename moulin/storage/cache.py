@@ -147,14 +147,14 @@ class CachedStore(Store):
             yield file
         self._forget(path)
 
-    def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
+    def reader(self, path: str, size: int | None = None, etag: str = "") -> pa.NativeFile:
         if not self._cacheable(path):
-            return self._remote.reader(path, size)
+            return self._remote.reader(path, size, etag)
         import pyarrow as pa
 
         def ask() -> _Opened:
             if size is not None and size <= _WHOLE_OBJECT_BYTES:
-                with self._remote.reader(path, size) as source:
+                with self._remote.reader(path, size, etag) as source:
                     return self._take(path, source.read())
             return self._remote.head(path).size, None
 

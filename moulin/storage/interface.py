@@ -102,8 +102,11 @@ class Store(ABC):
         """A file to stream into. The object appears when the block ends, and not at all when the block raises."""
 
     @abstractmethod
-    def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
-        """A random-access file for pyarrow. Given the `size` that was recorded, any other size is Corrupt."""
+    def reader(self, path: str, size: int | None = None, etag: str = "") -> pa.NativeFile:
+        """A random-access file for pyarrow. Given the `size` that was recorded, any other size is Corrupt.
+
+        So is another `etag`, if one was recorded and the store tells it with the bytes; a folder does not.
+        """
 
     @abstractmethod
     def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
@@ -165,6 +168,19 @@ def complete(name: str, start: int, length: int, data: bytes) -> bytes:
             f"{name} has only {len(data)} of the {length} bytes from {start} on: it is cut short. Restore it."
         )
     return data
+
+
+def checked_etag(name: str, found: str | None, recorded: str) -> None:
+    """Refuse an object that is not the one that had the ETag `recorded`. Stores spell the same one in several ways."""
+    if recorded and found and _plain(found) != _plain(recorded):
+        raise Corrupt(
+            f"{name} was changed: its ETag is {found[:100]}, not {recorded}. Put the object back; if its bytes are as "
+            "they were, set check_etags to 'off'."
+        )
+
+
+def _plain(etag: str) -> str:
+    return etag.removeprefix("W/").strip('"')
 
 
 def checked_size(name: str, found: int, recorded: int | None) -> int:

@@ -1,6 +1,6 @@
 """Object stores (S3, GCS, Azure) and memory as a store, through obstore."""
 
-# Decisions: docs/decisions/0234
+# Decisions: docs/decisions/0234, docs/decisions/0481
 
 from __future__ import annotations
 
@@ -23,7 +23,15 @@ from obstore.store import MemoryStore, from_url
 from moulin.errors import FailedPrecondition, InvalidInput, MoulinError, NotFound
 from moulin.model.columns.batching import batched
 from moulin.storage import paths, range_file
-from moulin.storage.interface import ObjectInfo, Store, checked_prefix, checked_ranges, checked_size, complete
+from moulin.storage.interface import (
+    ObjectInfo,
+    Store,
+    checked_etag,
+    checked_prefix,
+    checked_ranges,
+    checked_size,
+    complete,
+)
 from moulin.storage.remote_errors import failure, may_be_done
 
 if TYPE_CHECKING:
@@ -166,7 +174,7 @@ class RemoteStore(Store):
         finally:
             file.close()
 
-    def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
+    def reader(self, path: str, size: int | None = None, etag: str = "") -> pa.NativeFile:
         import pyarrow as pa
 
         name = self._name(path)
@@ -174,10 +182,12 @@ class RemoteStore(Store):
             if size is None or size <= _WHOLE_OBJECT_BYTES:
                 whole = obstore.get(self._backend, path)
                 size = checked_size(name, whole.meta["size"], size)
+                checked_etag(name, whole.meta["e_tag"], etag)
                 if size <= _WHOLE_OBJECT_BYTES:
                     return pa.BufferReader(pa.py_buffer(whole.bytes()))
             end = obstore.get(self._backend, path, options={"range": (size - range_file.READ_AHEAD_BYTES, size)})
             checked_size(name, end.meta["size"], size)
+            checked_etag(name, end.meta["e_tag"], etag)
             return pa.PythonFile(range_file.RangeFile(self, path, size, bytes(end.bytes())), mode="r")
 
     def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:

@@ -79,9 +79,9 @@ class TableStore(Store):
         with self._named(path):
             return self._store.get_ranges(path, ranges)
 
-    def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
+    def reader(self, path: str, size: int | None = None, etag: str = "") -> pa.NativeFile:
         with self._named(path):
-            return self._store.reader(path, size)
+            return self._store.reader(path, size, etag)
 
     def head(self, path: str) -> ObjectInfo:
         return self._store.head(path)

@@ -9,6 +9,7 @@ from typing import Any
 
 from moulin.model.entities import Region, TableState
 from moulin.model.facts import LiveSegment
+from moulin.model.layout.partition import call_text
 from moulin.table.context import Context
 from moulin.table.index.index import IndexInfo, list_indexes
 from moulin.table.keyed.counters import CacheUse, Counters, StallStats, WriterStats
@@ -147,7 +148,8 @@ def _read_amplification(state: TableState, segments: Sequence[LiveSegment]) -> i
 def sorting(state: TableState) -> str:
     """The columns that rows are sorted by, such as "region asc, ts desc"; empty for none."""
     return ", ".join(
-        f"{state.schema.find_column_name(field.source_id)} {field.direction.name.lower()}"
+        f"{call_text(field.transform, state.schema.find_column_name(field.source_id) or '?')} "
+        f"{field.direction.name.lower()}"
         for field in state.sort_order.fields
     )
 

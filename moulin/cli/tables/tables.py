@@ -156,6 +156,8 @@ def _filled(lake: Lake, state: TableState, filling: Filling) -> str:
     """How far a pending column is."""
     live = lake.catalog.segments(state.id, state.version, with_columns=False)
     done = sum(segment.facts.file_of(filling.number) is not None for segment in live)
+    if filling.again:
+        return f"{done} of {len(live)} segments have new values; the old ones are read until all have"
     return f"{done} of {len(live)} segments are filled; it reads as null until all are, and cannot be written"
 
 

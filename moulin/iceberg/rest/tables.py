@@ -9,15 +9,25 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import JSONResponse, Response
 
-from moulin.errors import InvalidInput, NotFound
+from moulin.errors import AlreadyExists, InvalidInput, NotFound
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location
 from moulin.iceberg.projection.folding import folded
 from moulin.iceberg.projection.projection import Projection, find_whole, project
 from moulin.iceberg.rest import namespaces
-from moulin.iceberg.rest.errors import RestError, no_such
-from moulin.iceberg.rest.requests import Body, LakeOf, PageSize, PageToken, database, database_in_body, field, page
+from moulin.iceberg.rest.errors import RestError, missing, taken
+from moulin.iceberg.rest.requests import (
+    SEPARATOR,
+    Body,
+    LakeOf,
+    PageSize,
+    PageToken,
+    database,
+    database_in_body,
+    field,
+    page,
+)
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.names import check_name
@@ -81,7 +91,10 @@ def rename_table(lake: LakeOf, body: Body) -> Response:
     (old_database, old), (new_database, new) = identifier(body, "source"), identifier(body, "destination")
     find(lake, old_database, old)
     namespaces.find(lake, new_database)
-    lake.rename_table(f"{old_database}.{old}", f"{new_database}.{check_name(new, 'table')}")
+    try:
+        lake.rename_table(f"{old_database}.{old}", f"{new_database}.{check_name(new, 'table')}")
+    except AlreadyExists:
+        raise taken("Table", f"{new_database}.{new}") from None
     return Response(status_code=204)
 
 
@@ -113,7 +126,7 @@ def find(lake: Lake, namespace: str, table: str) -> TableState:
     try:
         return lake.catalog.table(database(namespace), check_name(table, "table"))
     except (NotFound, InvalidInput, RestError) as error:
-        raise no_such("Table", error.message) from error
+        raise missing("Table", f"{namespace.replace(SEPARATOR, '.')}.{table}") from error
 
 
 def flushed(lake: Lake, namespace: str, table: str) -> TableState:

@@ -50,7 +50,6 @@ from moulin.meta.features import is_known_index
 from moulin.meta.roles import Role
 from moulin.meta.site import Site
 from moulin.model.key.region import RegionSpec
-from moulin.model.operations import Append
 from moulin.table.properties import check_properties
 
 
@@ -164,7 +163,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         new = _new_table(request)
         if (first := from_message_first(request)) is not None:
             catalog, state = self._catalog, foreseen(new, request.database, request.name)
-            rows = TableCommit(state.id, 0, Append(added=first.segments))
+            rows = TableCommit(state.id, 0, first.operation)
             require_delivered(catalog.pool, catalog.store, [rows], {state.id: state})
         return to_message_state(
             self._catalog.create_table(request.database, request.name, new, first, replace=request.replace)

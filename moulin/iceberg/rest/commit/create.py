@@ -17,6 +17,7 @@ from moulin.iceberg.format.locations import location
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit import shapes
 from moulin.iceberg.rest.commit.updates import Wanted, new_properties
+from moulin.iceberg.rest.errors import taken
 from moulin.iceberg.rest.requests import Body, LakeOf, field, texts
 from moulin.iceberg.rest.tables import loaded
 from moulin.lake import Lake
@@ -39,8 +40,7 @@ router = APIRouter()
 def create_table(lake: LakeOf, namespace: str, body: Body) -> Response:
     database = namespaces.find(lake, namespace).name
     name = check_name(field(body, "name", str), "table")
-    if body.get("location"):
-        raise Unsupported("The location of a table is the catalog's to choose: leave it out.")
+    field(body, "location", str, None)  # a wish, which the answer overrides: the location is the catalog's to choose
     schema = shapes.read_schema(field(body, "schema", dict))
     spec, order = field(body, "partition-spec", dict, None), field(body, "write-order", dict, None)
     new = describe(
@@ -52,7 +52,11 @@ def create_table(lake: LakeOf, namespace: str, body: Body) -> Response:
     )
     if field(body, "stage-create", bool, False):
         return _staged(lake, database, name, new)
-    return loaded(lake, lake.own_catalog().create_table(database, name, new))
+    try:
+        made = lake.own_catalog().create_table(database, name, new)
+    except AlreadyExists:
+        raise taken("Table", f"{database}.{name}") from None
+    return loaded(lake, made)
 
 
 def describe(
@@ -88,13 +92,14 @@ def from_updates(wanted: Wanted, store_location: str) -> NewTable:
         raise Unsupported(f"The table lies in {address}, as it was staged: leave its location out.")
     if not isinstance(wanted.schema, Schema):
         raise InvalidInput("A new table needs add-schema and set-current-schema.")
+    first = wanted.schemas[0]  # what the transaction made of it later is a change of the new table
     properties = dict(wanted.set)
     if wanted.format_version is not None:
         properties[documents.FORMAT_PROPERTY] = str(wanted.format_version)
-    spec = wanted.spec if isinstance(wanted.spec, PartitionSpec) else None
-    order = wanted.order if isinstance(wanted.order, SortOrder) else None
-    new = describe(wanted.schema, spec, order, new_properties(properties), table_id)
-    if not shapes.same_fields(new.schema, wanted.schema):
+    spec = wanted.specs[0] if isinstance(wanted.spec, PartitionSpec) else None
+    order = wanted.orders[0] if isinstance(wanted.order, SortOrder) else None
+    new = describe(first, spec, order, new_properties(properties), table_id)
+    if not shapes.same_fields(new.schema, first):
         raise InvalidInput("The columns of a new table have the ids that staging it gave: top-level ones from 1 on.")
     return new
 
@@ -136,7 +141,7 @@ def _staged(lake: Lake, database: str, name: str, new: NewTable) -> Response:
         chosen = documents.format_version(state)
         metadata = documents.table_metadata(state, chosen, address, state.created_at, [], [])
         return JSONResponse({"metadata": metadata, "config": {}})
-    raise AlreadyExists(f"Table {database}.{name} already exists.")
+    raise taken("Table", f"{database}.{name}")
 
 
 def _make_folders(lake: Lake, table_id: UUID) -> None:

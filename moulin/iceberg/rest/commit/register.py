@@ -30,13 +30,14 @@ from moulin.iceberg.rest.commit.create import as_state
 from moulin.iceberg.rest.commit.engine_files import Folder, spellings
 from moulin.iceberg.rest.commit.intake import copy_in
 from moulin.iceberg.rest.commit.updates import checked_properties
+from moulin.iceberg.rest.errors import taken
 from moulin.iceberg.rest.requests import Body, LakeOf, field
 from moulin.iceberg.rest.tables import loaded
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
 from moulin.model.layout.partition import FIRST_FIELD_ID
-from moulin.model.layout.partition_spec import IdentityTransform, PartitionSpec
+from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.layout.sort_order import SortOrder
 from moulin.model.names import check_name
 from moulin.model.operations import Restore
@@ -61,7 +62,7 @@ def register_table(lake: LakeOf, namespace: str, body: Body) -> Response:
         found = paths.parse_metadata(path)
         mine = None if found is None else _bring_back(lake, database, name, *found)
         return loaded(lake, mine or _copy(lake, database, name, where, path))
-    raise AlreadyExists(f"Table {database}.{name} already exists.")
+    raise taken("Table", f"{database}.{name}")
 
 
 def _path(lake: Lake, where: str) -> str:
@@ -163,8 +164,6 @@ def _described(metadata: TableMetadata) -> NewTable:
         raise Unsupported("A table with identifier fields would be a keyed one, and its files could hold a key twice.")
     spec = PartitionSpec(*from_pyiceberg_spec(metadata.spec()).fields, spec_id=0)
     order = from_pyiceberg_order(metadata.sort_order())
-    if any(not isinstance(one.transform, IdentityTransform) for one in order.fields):
-        raise Unsupported("Rows are sorted by columns alone: a sort order with a transform is not taken.")
     properties = {documents.FORMAT_PROPERTY: str(metadata.format_version), **checked_properties(metadata.properties)}
     new = NewTable(
         schema,

@@ -27,6 +27,7 @@ _DERIVED: Final = (documents.NAME_MAPPING, "gc.enabled")
 _PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 _COUNTED: Final = re.compile(r"operation$|moulin\.|(added|deleted|removed|changed|total|manifests|entries|replaced)-")
 _LONGEST: Final = 16 << 10
+VERIFY: Final = "moulin.verify"
 _NOT_KEPT: Final = (
     "remove-partition-specs",
     "remove-schemas",
@@ -52,6 +53,7 @@ class Wanted:
     removed: list[str] = field(default_factory=list)
     snapshots: list[Json] = field(default_factory=list)
     main: int | None = None
+    replaces: bool = False  # what main has goes: the table begins anew, with its name and its history
     refs: dict[str, Json | None] = field(default_factory=dict)  # other branches and tags; None removes one
     statistics: dict[str, Json | None] = field(default_factory=dict)  # by the property that keeps them; None removes it
 
@@ -123,6 +125,7 @@ def _remove_properties(wanted: Wanted, update: Json) -> None:
 
 def _add_snapshot(wanted: Wanted, update: Json) -> None:
     snapshot = member(update, "snapshot", dict)
+    snapshot = {"sequence-number": 0, **snapshot}  # there is none in format version 1
     for name, kind in (("snapshot-id", int), ("manifest-list", str), ("sequence-number", int)):
         member(snapshot, name, kind)
     if not 0 < snapshot["snapshot-id"] < 1 << 63:
@@ -148,8 +151,9 @@ def _set_ref(wanted: Wanted, update: Json) -> None:
 def _remove_ref(wanted: Wanted, update: Json) -> None:
     name = member(update, "ref-name", str)
     if name == MAIN:
-        raise Unsupported(f"The branch {MAIN!r} stays: delete the rows, or drop the table.")
-    wanted.refs[name] = None
+        wanted.replaces, wanted.main, wanted.snapshots = True, None, []
+    else:
+        wanted.refs[name] = None
 
 
 def _set_statistics(wanted: Wanted, update: Json) -> None:
@@ -226,6 +230,8 @@ def checked_properties(given: Mapping[str, str]) -> dict[str, str]:
     """Properties of an engine that a table may get, without those that the catalog says by itself."""
     if paths := sorted(set(given) & set(_PATHS)):
         raise Unsupported(f"Property {paths[0]!r} is not taken: files lie below the table's own location.")
+    if VERIFY in given:
+        raise Unsupported(f"Property {VERIFY!r} is the lake's to set (Table.set_properties), not an engine's.")
     return check_properties({key: value for key, value in given.items() if key not in _DERIVED})
 
 

@@ -26,7 +26,7 @@ from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.avro import read_avro
 from moulin.iceberg.format.deletes import DeleteFile, from_record, stored_vectors, vector_file
 from moulin.iceberg.format.json import Json
-from moulin.iceberg.format.locations import locator
+from moulin.iceberg.format.locations import address, locator
 from moulin.iceberg.format.manifests import DELETES, is_live, source_type
 from moulin.iceberg.projection.projection import Projection, project
 from moulin.iceberg.rest import tables
@@ -156,7 +156,7 @@ def _tasks(
     tasks: list[Json] = []
     by_file = {} if found is None else dict(_delete_files(lake, found, segments))
     for segment in segments:
-        where = locate(segment.facts.path)
+        where = address(locate, segment.facts)
         shared = {"spec-id": segment.facts.spec_id, "partition": _partition(state, segment)}
         task: Json = {"data-file": {**shared, **_data_file(segment, where)}}
         if (delete := by_file.get(where)) is not None:
@@ -214,7 +214,7 @@ def _finite(value: Any) -> Any:
 def _delete_files(lake: Lake, found: Projection, segments: Sequence[LiveSegment]) -> Iterator[tuple[str, DeleteFile]]:
     """The deleted rows of segments by location: stored vectors, or the files that a projection made of them."""
     locate = locator(lake.store)
-    worn = {locate(one.facts.path): one for one in segments if one.vector is not None}
+    worn = {address(locate, one.facts): one for one in segments if one.vector is not None}
     if found.format_version >= 3:
         stored = stored_vectors(lake.store, worn.values())
         for where, one in list(worn.items()):
