@@ -28,6 +28,7 @@ READ = takes(Role.READ)
 _MINUTE = 60_000_000_000
 _MINUTES = 60
 _FOUND = 20
+_CHANGES = 50  # of one version that are listed
 
 
 class Minute(Shape):
@@ -70,11 +71,12 @@ class Change(Shape):
 
 
 class Happened(Shape):
-    """One version of the lake."""
+    """One version of the lake: how many `tables` it changed, and the first changes of them."""
 
     version: Int64
     at: Int64
     kind: str
+    tables: int
     changes: list[Change]
 
 
@@ -145,9 +147,10 @@ def _happened(one: Activity) -> Happened:
             added_rows=change.added_rows,
             summary=dict(change.summary),
         )
-        for change in one.changes
+        for change in one.changes[:_CHANGES]
     ]
-    return Happened(version=one.version, at=one.timestamp_ns, kind=one.kind, changes=changes)
+    tables = len({change.table_id for change in one.changes})
+    return Happened(version=one.version, at=one.timestamp_ns, kind=one.kind, tables=tables, changes=changes)
 
 
 @router.get("/search", dependencies=BY_VERSION, **READ)

@@ -18,9 +18,9 @@ export const Badge = ({ kind = "", children }) => html`<span class=${"badge " + 
 // Rows of a list. `columns`: {name, show, kind: "number" | "text", width}. Rows of one height; only those in sight exist.
 export function Grid({ label, columns, rows, onEnd, empty = "Nothing here.", height = 28, tall = 560 }) {
   const box = useRef(null);
-  const [top, setTop] = useState(0);
-  const first = Math.max(0, Math.floor(top / height) - 8);
-  const shown = rows.slice(first, first + Math.ceil(tall / height) + 16);
+  const [step, setStep] = useState(0); // of eight rows: between two steps nothing is drawn again
+  const first = Math.min(Math.max(0, (step - 1) * 8), Math.max(0, rows.length - 1));
+  const shown = rows.slice(first, first + Math.ceil(tall / height) + 24);
   const after = (rows.length - first - shown.length) * height;
   useEffect(() => {
     if (onEnd && first + shown.length + 20 >= rows.length) onEnd();
@@ -28,7 +28,7 @@ export function Grid({ label, columns, rows, onEnd, empty = "Nothing here.", hei
   if (rows.length === 0) return html`<p class="dim empty">${empty}</p>`;
   return html`
     <div class="grid" ref=${box} tabindex="0" role="region" aria-label=${label} style=${`max-height:${tall}px`}
-      onScroll=${(event) => setTop(event.currentTarget.scrollTop)}>
+      onScroll=${(event) => setStep(Math.floor(event.currentTarget.scrollTop / height / 8))}>
       <table aria-rowcount=${rows.length + 1}>
         <thead><tr>${columns.map((one) => html`
           <th key=${one.name} scope="col" class=${one.kind ?? ""} style=${one.width ? `width:${one.width}` : ""}>

@@ -10,7 +10,7 @@ const COLUMNS = [
   { name: "when", width: "13em", show: (row) => moment(row.at) },
   { name: "what", width: "14em", show: (row) => plain(row.kind) },
   { name: "tables", show: (row) => row.changes.slice(0, 4).map((one, index) => html`${index > 0 && ", "}<a key=${one.table_id + index} href=${"#/table/" + one.table_id}>${plain(one.table)}</a>`)
-    .concat(row.changes.length > 4 ? [` and ${row.changes.length - 4} more`] : []) },
+    .concat(row.tables > 4 ? [` and ${number(row.tables - 4)} more`] : []) },
   { name: "new rows", kind: "number", show: (row) => number(row.changes.reduce((sum, one) => sum + BigInt(one.added_rows), 0n)) },
 ];
 

@@ -113,9 +113,9 @@ function Inside({ table, path }) {
         ${table.primary_key.length > 0 && html`<h2>Regions</h2>
           <${Grid} label="Regions" rows=${regions.data?.items ?? []} tall=${220} empty="Nothing was put yet." columns=${[
             { name: "region", kind: "number", show: (row) => number(row.number) }, { name: "epoch", kind: "number", show: (row) => number(row.epoch) },
-            { name: "owner", show: (row) => plain(row.owner) || html`<span class="dim">nobody</span>` },
             { name: "log covered to", kind: "number", show: (row) => number(row.covered) },
-            { name: "segments", kind: "number", show: (row) => number(row.segments) }]} />`}
+            { name: "segments", kind: "number", show: (row) => number(row.segments) },
+            { name: "owner", show: (row) => (row.owner ? html`<span class="cell" title=${plain(row.owner)}>${plain(row.owner)}</span>` : html`<span class="dim">nobody</span>`) }]} />`}
       </section>
     </div>`;
 }
