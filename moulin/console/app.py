@@ -95,7 +95,7 @@ def _rule(route: APIRoute) -> RouteRule:
 def mount(app: FastAPI, readers: Readers | None = None) -> None:
     """Put the console of the server's lake on its app; `readers` says which engines read a table."""
     state = app.state
-    console = Console(state.lake, state.access, state.stopping, readers, FlowWatch(state.lake))
+    console = Console(state.lake, state.authority, state.stopping, readers, FlowWatch(state.lake))
     state.rules.extend(rules())
     app.mount(PREFIX, build(console))
     assets.mount(app)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +21,13 @@ STATISTICS_PREFIX: Final = "moulin.statistics."
 PARTITION_STATISTICS_PREFIX: Final = "moulin.partition-statistics."
 FILLING_PREFIX: Final = "moulin.filling."
 """Of columns that are being filled: see `filling`."""
+MIN_SNAPSHOTS: Final = "min-snapshots-to-keep"
+MAX_SNAPSHOT_AGE: Final = "max-snapshot-age-ms"
+MAX_REF_AGE: Final = "max-ref-age-ms"
+REF_OPTIONS: Final = (MIN_SNAPSHOTS, MAX_SNAPSHOT_AGE, MAX_REF_AGE)
+"""How long a ref and its snapshots are kept."""
+EXPIRE_PREFIX: Final = "history.expire."
+"""Of the properties that say so for main, and for refs that do not say it themselves."""
 COMPUTED_PREFIX: Final = "moulin.computed."
 """Of columns that were filled, by field id: the expression, or nothing where there was none."""
 QUARANTINE_PREFIX: Final = "moulin.quarantine."
@@ -35,13 +43,14 @@ _INTERNAL = (
     QUARANTINE_PREFIX,
 )
 _LONGEST = 255
+_MOST = 2**53
 TAG, BRANCH = "tag", "branch"
 MAIN: Final = "main"
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A name for one version. `options` is what Iceberg engines say of how long to keep it; nothing acts on that."""
+    """A name for one version. `options` is what Iceberg engines say of how long to keep it; clean-up does so."""
 
     name: str
     version: int
@@ -101,6 +110,15 @@ def read_ref(key: str, text: str) -> Ref:
     return Ref(name, version, kind, document)
 
 
+def kept_for(options: Mapping[str, object], properties: Mapping[str, Any], option: str) -> int | None:
+    """What a ref with these options, or else its table, says of an option; None when neither says what makes sense."""
+    for value in (options.get(option), properties.get(EXPIRE_PREFIX + option)):
+        with suppress(ValueError):
+            if value is not None and (number := int(str(value))) > 0:
+                return min(number, _MOST)
+    return None
+
+
 def statistics_of(properties: Mapping[str, Any], prefix: str = STATISTICS_PREFIX) -> dict[int, dict[str, Any]]:
     """Statistics files by snapshot id, as Iceberg metadata has them; those of partitions have a prefix of their own."""
     return {
@@ -112,9 +130,14 @@ def statistics_of(properties: Mapping[str, Any], prefix: str = STATISTICS_PREFIX
 
 __all__ = [
     "BRANCH",
+    "EXPIRE_PREFIX",
     "MAIN",
+    "MAX_REF_AGE",
+    "MAX_SNAPSHOT_AGE",
+    "MIN_SNAPSHOTS",
     "PARTITION_STATISTICS_PREFIX",
     "QUARANTINE_PREFIX",
+    "REF_OPTIONS",
     "REF_PREFIX",
     "STATISTICS_PREFIX",
     "TAG",
@@ -122,6 +145,7 @@ __all__ = [
     "Ref",
     "check_ref_name",
     "is_internal",
+    "kept_for",
     "quarantined",
     "read_ref",
     "refs_of",

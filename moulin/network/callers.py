@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum
@@ -41,7 +41,7 @@ class RouteRule:
         return method in self.methods and self.path.fullmatch(path) is not None
 
 
-Identify = Callable[[], Caller]
+Identify = Callable[[], Awaitable[Caller]]
 IDENTIFY: Final = "moulin.identify"
 """In the scope of a request: an `Identify`. Asked again during a long answer, it raises once the token is revoked."""
 

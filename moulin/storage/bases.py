@@ -25,6 +25,7 @@ from moulin.storage import paths
 from moulin.storage.cache import with_cache
 from moulin.storage.interface import ObjectInfo, Store, checked_prefix
 from moulin.storage.store import open_store
+from moulin.storage.sts import Sts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,6 +111,10 @@ class BasesStore(Store):
     @property
     def service(self) -> tuple[str, str]:
         return self.own.service
+
+    @property
+    def sts(self) -> Sts | None:
+        return self.own.sts
 
     def location(self, path: str) -> str:
         store, rest = self._of(path)

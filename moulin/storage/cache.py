@@ -25,6 +25,7 @@ from moulin.storage.block_folder import BlockFolder
 from moulin.storage.interface import ObjectInfo, Store, checked_ranges, checked_size
 from moulin.storage.range_file import RangeFile
 from moulin.storage.store import open_store
+from moulin.storage.sts import Sts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,6 +105,10 @@ class CachedStore(Store):
     @property
     def service(self) -> tuple[str, str]:
         return self._remote.service
+
+    @property
+    def sts(self) -> Sts | None:
+        return self._remote.sts
 
     def get(self, path: str) -> bytes:
         if not self._cacheable(path):

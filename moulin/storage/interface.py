@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, NotFound
 from moulin.storage import paths
+from moulin.storage.sts import Sts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +54,11 @@ class Store(ABC):
     def service(self) -> tuple[str, str]:
         """Endpoint and region of an object store, where they are not the provider's own; never a secret."""
         return "", ""
+
+    @property
+    def sts(self) -> Sts | None:
+        """Whoever lends short-lived credentials for parts of this store; None when nobody does."""
+        return None
 
     def location(self, path: str) -> str:
         """The address of an object as Iceberg engines spell it: not percent-encoded, which none of them undoes."""

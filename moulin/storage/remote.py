@@ -33,6 +33,8 @@ from moulin.storage.interface import (
     complete,
 )
 from moulin.storage.remote_errors import failure, may_be_done
+from moulin.storage.sts import OPTIONS as STS_OPTIONS
+from moulin.storage.sts import Sts, sts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,12 +78,13 @@ def open_memory(uri: str) -> RemoteStore:
 def open_remote(uri: str, options: Mapping[str, str]) -> RemoteStore:
     """The store in a bucket or container, which must exist; nothing is asked of the network yet.
 
-    `options` are obstore's for this kind of store (`endpoint`, `access_key_id`) and for its HTTP client (`timeout`).
+    `options` are obstore's for this kind of store (`endpoint`, `access_key_id`) and for its HTTP client (`timeout`),
+    and those of `storage/sts.py`.
     """
     uri = _checked_uri(uri)
     options = _checked_options(options)
     client = _CLIENT_DEFAULTS | {key: value for key, value in options.items() if key in _CLIENT_OPTIONS}
-    config = {key: value for key, value in options.items() if key not in _CLIENT_OPTIONS}
+    config = {key: value for key, value in options.items() if key not in _CLIENT_OPTIONS | STS_OPTIONS}
     try:
         backend = from_url(uri, config=cast(Any, config), client_options=cast(Any, client), retry_config=_RETRY)
     except exceptions.UnknownConfigurationKeyError as error:
@@ -101,6 +104,7 @@ class RemoteStore(Store):
         super().__init__(uri)
         self._options = dict(options)
         self._backend = backend
+        self._sts = sts_of(uri, options)
 
     def __reduce__(self) -> tuple[Callable[..., RemoteStore], tuple[object, ...]]:
         return (
@@ -111,10 +115,20 @@ class RemoteStore(Store):
     def service(self) -> tuple[str, str]:
         found = {"endpoint": "", "region": ""}
         for key, value in self._options.items():
-            kind = "endpoint" if _ENDPOINT.fullmatch(key) else "region" if key in ("region", "aws_region") else ""
+            kind = (
+                "endpoint"
+                if _ENDPOINT.fullmatch(key) and key not in STS_OPTIONS
+                else "region"
+                if key in ("region", "aws_region")
+                else ""
+            )
             if kind and "@" not in value and "?" not in value:
                 found[kind] = value
         return found["endpoint"], found["region"]
+
+    @property
+    def sts(self) -> Sts | None:
+        return self._sts
 
     def get(self, path: str) -> bytes:
         with self._asking(path):
@@ -339,7 +353,7 @@ def _checked_options(options: Mapping[str, str]) -> dict[str, str]:
             parts = _split(value, wrong)
             if parts.scheme not in ("http", "https") or not parts.hostname:
                 raise InvalidInput(wrong)
-            if parts.scheme == "http":
+            if parts.scheme == "http" and key not in STS_OPTIONS:
                 checked.setdefault("allow_http", "true")
     return checked
 

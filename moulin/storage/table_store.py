@@ -13,6 +13,7 @@ from moulin.errors import Corrupt, MoulinError, NotFound
 from moulin.storage import paths
 from moulin.storage.cache import is_immutable
 from moulin.storage.interface import ObjectInfo, Store
+from moulin.storage.sts import Sts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,6 +61,10 @@ class TableStore(Store):
     @property
     def service(self) -> tuple[str, str]:
         return self._store.service
+
+    @property
+    def sts(self) -> Sts | None:
+        return self._store.sts
 
     def location(self, path: str) -> str:
         return self._store.location(path)

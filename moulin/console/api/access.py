@@ -40,11 +40,13 @@ class NewToken(Shape):
 
 
 def _tokens(console: Console) -> Tokens:
-    if console.tokens is None:
+    if console.authority is None:
         raise FailedPrecondition(
             "This server asks for no tokens: whoever reaches it may do everything. Set auth to on in [serve]."
         )
-    return console.tokens
+    if console.authority.access is None:
+        raise FailedPrecondition("This server takes tokens of its issuer alone: make and revoke them there.")
+    return console.authority.access
 
 
 @router.get("/access/tokens", **ADMIN)

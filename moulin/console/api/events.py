@@ -70,7 +70,7 @@ async def _events(console: Console, pulse: Pulse, identify: Identify) -> AsyncIt
     try:
         while not console.stopping.is_set():
             try:
-                identify()
+                await identify()
                 recent = pulse.recent()
                 state = recent if recent is not None else await asyncio.to_thread(pulse.look)
             except Unavailable:  # the catalog, or the file of tokens: the beat stops until it is back

@@ -43,12 +43,19 @@ class KeptToken(Protocol):
 
 
 class Tokens(Protocol):
-    """The tokens of a server."""
+    """The access tokens of a server."""
 
     def tokens(self) -> Sequence[KeptToken]: ...
-    def authenticate(self, token: str) -> Caller: ...
     def create(self, name: str, role: Role, days: float | None = None) -> str: ...
     def revoke(self, name: str) -> None: ...
+
+
+class Authority(Protocol):
+    """Says who has a token; `access` are the tokens that the server keeps itself."""
+
+    @property
+    def access(self) -> Tokens | None: ...
+    def authenticate(self, token: str) -> Caller: ...
 
 
 class EngineReads(Protocol):
@@ -69,10 +76,10 @@ Readers = Callable[[Lake, UUID], Iterable[EngineReads]]
 
 @dataclass(frozen=True)
 class Console:
-    """What the routes of one server share. Without `tokens`, the server asks for none."""
+    """What the routes of one server share. Without an `authority`, the server asks for no tokens."""
 
     lake: Lake
-    tokens: Tokens | None
+    authority: Authority | None
     stopping: threading.Event
     readers: Readers | None
     flow: FlowWatch

@@ -17,9 +17,9 @@ router = APIRouter(tags=["session"])
 
 
 class Login(Shape):
-    """An access token of the server, as `moulin access create` showed it."""
+    """A token that the server takes, such as `moulin access create` shows."""
 
-    token: Annotated[str, Field(min_length=1, max_length=512)]
+    token: Annotated[str, Field(min_length=1, max_length=4000)]
 
 
 class Me(Shape):
@@ -33,10 +33,10 @@ class Me(Shape):
 @router.post("/session", **takes(None))
 def log_in(login: Login, request: Request, response: Response, console: ConsoleOf) -> Me:
     """Log a browser in: the token goes into a cookie that scripts cannot read, and is checked with every request."""
-    if console.tokens is None:
+    if console.authority is None:
         return Me(name=ANYONE.name, role=ANYONE.role.name.lower(), tokens=False)
     token = login.token.strip()
-    known = console.tokens.authenticate(token)
+    known = console.authority.authenticate(token)
     secure = request.url.scheme == "https"
     response.set_cookie(COOKIE, token, path=COOKIE_PATH, httponly=True, samesite="strict", secure=secure)
     return Me(name=known.name, role=known.role.name.lower(), tokens=True)
@@ -52,4 +52,4 @@ def log_out(response: Response) -> None:
 def who_am_i(console: ConsoleOf) -> Me:
     """The caller's name and role."""
     me = caller.get()
-    return Me(name=me.name, role=me.role.name.lower(), tokens=console.tokens is not None)
+    return Me(name=me.name, role=me.role.name.lower(), tokens=console.authority is not None)

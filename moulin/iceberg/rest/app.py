@@ -10,22 +10,24 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, Response
 
 import moulin
-from moulin.iceberg.rest import branches, errors, namespaces, tables, views
+from moulin.iceberg.rest import branches, errors, namespaces, openapi, tables
 from moulin.iceberg.rest.commit import commit, create, register
 from moulin.iceberg.rest.idempotency import LIFETIME, Idempotency
 from moulin.iceberg.rest.requests import LakeOf
 from moulin.iceberg.rest.scan import plan as scans
+from moulin.iceberg.rest.scan.pending import Plans
+from moulin.iceberg.rest.views import changes, views
 from moulin.lake import Lake
 from moulin.model.names import AT, MAIN, is_branch_name
 from moulin.network.callers import Role, RouteRule
 
 PREFIX = "/iceberg"
-# What engines that only read post. A table may have any of these names: the whole path counts.
-_READING = RouteRule(
-    frozenset({"POST"}),
-    re.compile(PREFIX + "/v1/(?:@[^/]+/)?namespaces/[^/]+/tables/[^/]+/(?:metrics|plan|tasks)"),
-    Role.READ,
-)
+_TABLES = PREFIX + "/v1/(?:@[^/]+/)?namespaces/[^/]+/tables/[^/]+"
+# What engines that only read post, and how they cancel. A table may have any of these names: the whole path counts.
+_READING = [
+    RouteRule(frozenset({"POST"}), re.compile(_TABLES + "/(?:metrics|plan|tasks)"), Role.READ),
+    RouteRule(frozenset({"DELETE"}), re.compile(_TABLES + "/plan/[^/]+"), Role.READ),
+]
 _ROUTERS = (
     namespaces.router,
     tables.router,
@@ -34,6 +36,7 @@ _ROUTERS = (
     commit.router,
     scans.router,
     views.router,
+    changes.router,
 )
 
 router = APIRouter()
@@ -57,7 +60,7 @@ def config(lake: LakeOf, warehouse: str | None = None) -> Response:
 def _endpoints() -> list[str]:
     """Every endpoint, as the specification spells them: `GET /v1/{prefix}/namespaces`."""
     return [
-        f"{method} /v1/{{prefix}}{getattr(route, 'path', '')}"
+        f"{method} /v1/{{prefix}}{getattr(route, 'path', '').replace('_', '-')}"
         for part in _ROUTERS
         for route in part.routes
         if getattr(route, "include_in_schema", False)  # those that only say why not are left out
@@ -68,12 +71,19 @@ def _endpoints() -> list[str]:
 ENDPOINTS = _endpoints()
 
 
+@router.get("/openapi.json", include_in_schema=False)
+def openapi_document() -> Response:
+    """Every endpoint as OpenAPI."""
+    return Response(openapi.render(ENDPOINTS), media_type="application/json")
+
+
 def build(lake: Lake) -> FastAPI:
     """The catalog over `lake`."""
     app = FastAPI(
         title="Moulin Iceberg REST", version=moulin.__version__, docs_url=None, redoc_url=None, openapi_url=None
     )
     app.state.lake = lake
+    app.state.plans = Plans()
     errors.install(app)
     app.add_middleware(Idempotency)
     for part in (router, *_ROUTERS):
@@ -85,7 +95,7 @@ def build(lake: Lake) -> FastAPI:
 
 def mount(app: FastAPI) -> None:
     """Put the catalog of the server's lake under its prefix."""
-    app.state.rules.append(_READING)
+    app.state.rules.extend(_READING)
     app.mount(PREFIX, build(app.state.lake))
 
 

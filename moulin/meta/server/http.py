@@ -20,7 +20,9 @@ import moulin
 from moulin.errors import MoulinError, PermissionDenied
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
+from moulin.meta.authority import Authority
 from moulin.meta.config import ServeConfig, split_address
+from moulin.meta.server import oauth
 from moulin.meta.server.http_gate import CallerGate
 from moulin.network.answers import answer, answer_with
 from moulin.network.callers import RouteRule
@@ -29,7 +31,9 @@ from moulin.network.hosts import AllowedHosts, allowed_hosts
 from moulin.network.http_server import configure, listen
 
 log = logging.getLogger("moulin.http")
-_OPEN: Final = RouteRule(frozenset({"GET"}), re.compile("/healthz"), None)
+_OPEN: Final = RouteRule(frozenset({"GET", "HEAD"}), re.compile("/healthz"), None)
+# It brings a name and secret instead of a token, which the endpoint checks.
+_ASKING: Final = RouteRule(frozenset({"POST"}), re.compile(re.escape(oauth.PATH)), None)
 
 
 class Exporter(Protocol):
@@ -41,19 +45,20 @@ class Exporter(Protocol):
 def build_app(
     lake: Lake,
     *,
-    access: AccessFile | None = None,
+    access: AccessFile | Authority | None = None,
     metrics: Exporter | None = None,
     hosts: AllowedHosts | None = None,
 ) -> FastAPI:
     """The app over `lake`. Other parts mount theirs on it: `app.mount("/iceberg", other)`.
 
-    `app.state` has the `lake`, the `access` file, the `rules` of routes, which parts add to, and `stopping`, which is
+    `app.state` has the `lake`, the `authority`, the `rules` of routes, which parts add to, and `stopping`, which is
     set when the server is told to stop: an answer that goes on forever ends then.
     """
     app = FastAPI(title="Moulin", version=moulin.__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.lake, app.state.access = lake, access
+    authority = Authority(access) if isinstance(access, AccessFile) else access
+    app.state.lake, app.state.authority = lake, authority
     app.state.rules, app.state.stopping = [_OPEN], threading.Event()
-    app.add_middleware(CallerGate, access=access)
+    app.add_middleware(CallerGate, authority=authority)
     app.add_middleware(HttpGate, hosts=hosts, answer=_refused)  # the last one added is passed first
 
     @app.exception_handler(MoulinError)
@@ -73,6 +78,9 @@ def build_app(
         text = b"" if metrics is None else metrics.text()
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
+    if authority is not None and authority.tickets is not None:
+        app.router.routes.append(oauth.route(authority.tickets))
+        app.state.rules.append(_ASKING)
     return app
 
 

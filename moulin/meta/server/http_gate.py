@@ -8,14 +8,18 @@ takes the role read to look and write to change. Open routes are those with a ru
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
+from starlette.authentication import AuthCredentials, SimpleUser
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from moulin.errors import MoulinError, PermissionDenied, Unauthenticated
-from moulin.meta.auth import ANYONE, AccessFile, Caller, bearer, caller
+from moulin.errors import MoulinError, PermissionDenied, Unauthenticated, Unavailable
+from moulin.meta.auth import ANYONE, Caller, bearer, caller
+from moulin.meta.authority import Authority
 from moulin.meta.server.calls import REQUEST_ID
 from moulin.model.ids import new_id
 from moulin.network.answers import answer
@@ -27,14 +31,20 @@ _LOOKS: Final = ("GET", "HEAD", "OPTIONS")
 _SITE: Final = b"sec-fetch-site"
 _OWN_PAGE: Final = "same-origin"
 # How the Iceberg REST specification names what the gate refuses.
-_ICEBERG: Final = {Unauthenticated: "NotAuthorizedException", PermissionDenied: "ForbiddenException"}
+_ICEBERG: Final[dict[type[MoulinError], str]] = {
+    Unauthenticated: "NotAuthorizedException",
+    PermissionDenied: "ForbiddenException",
+    Unavailable: "ServiceUnavailableException",
+}
+_WAITING: Final = 4  # requests whose tokens wait for the keys of an issuer at a time
 
 
 class CallerGate:
     """Asks for a token and gives every request an id. Plain ASGI, so that it also covers what is mounted."""
 
-    def __init__(self, app: ASGIApp, access: AccessFile | None) -> None:
-        self._app, self._access = app, access
+    def __init__(self, app: ASGIApp, authority: Authority | None) -> None:
+        self._app, self._authority = app, authority
+        self._threads = ThreadPoolExecutor(_WAITING, thread_name_prefix="moulin-issuer")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -49,8 +59,12 @@ class CallerGate:
 
         respond: Callable[[Scope, Receive, Send], Awaitable[None]] = self._app
         try:
-            caller.set(self._identify(scope))
+            known = await self._identify(scope)
+            caller.set(known)
             scope[IDENTIFY] = partial(self._identify, scope)
+            # As Starlette's own middleware says it, for what is mounted and knows nothing of this layer.
+            scope["user"] = SimpleUser(known.name)
+            scope["auth"] = AuthCredentials([role.name.lower() for role in Role if role <= known.role])
         except MoulinError as error:
             if scope["type"] != "http":
                 await close_socket(scope, send)
@@ -58,13 +72,18 @@ class CallerGate:
             respond = answer(error, _ICEBERG.get(type(error)) if scope["path"].startswith("/iceberg/") else None)
         await respond(scope, receive, send_with_id)
 
-    def _identify(self, scope: Scope) -> Caller:
+    async def _identify(self, scope: Scope) -> Caller:
         """Who calls; Unauthenticated or PermissionDenied when they may not."""
         _refuse_other_pages(scope)
         needed = _role(scope)
-        if self._access is None or needed is None:
+        if self._authority is None or needed is None:
             return ANYONE
-        known = self._access.authenticate(_token(scope))
+        token = _token(scope)
+        if self._authority.may_wait(token):
+            loop = asyncio.get_running_loop()
+            known = await loop.run_in_executor(self._threads, self._authority.authenticate, token)
+        else:
+            known = self._authority.authenticate(token)
         if known.role < needed:
             raise PermissionDenied(f"This takes the role {needed.name.lower()}, and token {known.name!r} has not.")
         return known

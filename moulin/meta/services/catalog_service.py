@@ -208,10 +208,10 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def CreateView(self, request: pb.CreateViewRequest, context: Any) -> pb.View:
         text = request.description if request.HasField("description") else None
         query, members = from_message_query(request), list(request.members)
+        expected = request.expected if request.HasField("expected") else None
+        given = (request.database, request.name, members, text)
         return to_message_view(
-            self._catalog.create_view(
-                request.database, request.name, members, text, query=query, replace=request.replace
-            )
+            self._catalog.create_view(*given, query=query, replace=request.replace, expected=expected)
         )
 
     def SetViewMembers(self, request: pb.SetViewMembersRequest, context: Any) -> pb.View:
@@ -225,7 +225,8 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         return to_message_view(self._catalog.view(request.database, request.name))
 
     def RenameView(self, request: pb.RenameViewRequest, context: Any) -> pb.View:
-        return to_message_view(self._catalog.rename_view(request.database, request.name, request.new_name))
+        target = request.new_database if request.HasField("new_database") else request.database
+        return to_message_view(self._catalog.rename_view(request.database, request.name, request.new_name, target))
 
     def DropView(self, request: pb.TableRef, context: Any) -> pb.View:
         return to_message_view(self._catalog.drop_view(request.database, request.name))

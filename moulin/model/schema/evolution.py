@@ -4,6 +4,8 @@ Field ids are never reused: a column added after one of the same name was droppe
 never rewritten: readers map them to the current schema by field id, widen their values and fill in what they lack.
 """
 
+# Decisions: docs/decisions/0493
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence

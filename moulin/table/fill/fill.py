@@ -38,6 +38,7 @@ from moulin.table.context import Context
 from moulin.table.fill.compute import Compute
 from moulin.table.fill.kernel import FillSlice, fill_segments
 from moulin.table.keyed.keyed import KeyedTable
+from moulin.table.runner import Stopped, never
 from moulin.table.write.writes import Outcome, balanced
 
 _GROUP_BYTES = 1 << 30  # of the columns that a fill reads, about
@@ -45,6 +46,8 @@ _GROUP_SEGMENTS = 64
 _LEASE_SECONDS = 10.0  # whoever goes on after a kill waits no longer than this
 _PATIENCE_SECONDS = 1.0
 
+WORKER = "fill "
+"""How the names of those begin who claim tasks for fills."""
 NewColumn = tuple[str, IcebergType]
 
 
@@ -57,9 +60,24 @@ class Filler:
     keyed: KeyedTable | None
     names: tuple[str, ...]
     compute: Compute
+    stopped: Callable[[], bool] = never
 
     def run(self) -> Outcome:
-        """Fill what lacks the columns, and declare them complete."""
+        """Fill what lacks the columns, and declare them complete; somebody else may do so first.
+
+        Raises Stopped between groups once `stopped()` is true.
+        """
+        numbers = [one.number for one in self._waiting(self.load())]
+        try:
+            return self._run()
+        except FailedPrecondition:
+            state = self.load()
+            shown = {field.name: field.field_id for field in state.schema.fields}
+            if [shown.get(name) for name in self.names] != numbers:
+                raise
+            return Outcome(state.version)
+
+    def _run(self) -> Outcome:
         while True:
             state = self.load()
             waiting = self._waiting(state)
@@ -96,7 +114,9 @@ class Filler:
 
     def _fill_group(self, state: TableState, group: Sequence[LiveSegment]) -> bool:
         """Fill a group under a task; False when another task has a segment of it."""
-        tasks, owner = self.context.catalog.maintenance, f"fill {new_id()}"
+        if self.stopped():
+            raise Stopped
+        tasks, owner = self.context.catalog.maintenance, f"{WORKER}{new_id()}"
         inputs = {segment.facts.number: segment.vector.id if segment.vector else 0 for segment in group}
         plan = PlannedTask(state.id, inputs, max(segment.facts.level for segment in group), FILL)
         claim = tasks.create_merge_tasks([plan], worker=owner, read_version=state.version, seconds=_LEASE_SECONDS)[0]
@@ -149,7 +169,7 @@ class Filler:
             for part in balanced(segments, 2 * (os.cpu_count() or 1))
             if part
         ]
-        found = self.context.runner(size).map(fill_segments, slices) if slices else ()
+        found = self.context.runner(size).map(fill_segments, slices, stopped=self.stopped) if slices else ()
         return [file for part in found for file in part]
 
     def _share(self, state: TableState) -> float:
@@ -267,4 +287,4 @@ def _free_name(name: str, known: Collection[str]) -> str:
     return next(free for number in count() if (free := f"{name}_{number}") not in known)
 
 
-__all__ = ["Filler", "NewColumn", "begin", "groups_of"]
+__all__ = ["WORKER", "Filler", "NewColumn", "begin", "groups_of"]

@@ -23,7 +23,7 @@ from moulin.catalog.commit.table_commit import Stale, TableCommit
 from moulin.catalog.objects.base_paths import AGAIN
 from moulin.catalog.objects.projections import ENGINE_PREFIX
 from moulin.catalog.upkeep import ownership
-from moulin.errors import InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
+from moulin.errors import AlreadyExists, InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location
 from moulin.iceberg.projection.projection import project
@@ -35,7 +35,7 @@ from moulin.iceberg.rest.commit.operations import CommitPlan, current, plan
 from moulin.iceberg.rest.commit.updates import Wanted, read_updates, snapshot_properties
 from moulin.iceberg.rest.errors import CommitStateUnknown, commit_failed
 from moulin.iceberg.rest.requests import Body, LakeOf, field
-from moulin.iceberg.rest.tables import identifier, loaded
+from moulin.iceberg.rest.tables import already_exists, identifier, loaded
 from moulin.lake import Lake
 from moulin.model import request_ids
 from moulin.model.entities import TableState
@@ -162,7 +162,10 @@ class _Attempt:
         root = location(self.context.store, "x").removesuffix("x")
         new = create.from_updates(request.wanted, root)
         current(request.wanted)  # what cannot be taken is refused before anything is made
-        state = self.catalog.create_table(request.database, request.name, new)
+        try:
+            state = self.catalog.create_table(request.database, request.name, new)
+        except AlreadyExists as error:
+            raise already_exists(self.lake, "Table", request.database, request.name) from error
         self.made.append(state.id)
         base: Json = {"refs": {}, "snapshots": [], "location": f"{root}{paths.table_prefix(state.id)}"}
         self._add(state, plan(state, request.wanted, base), base, request)

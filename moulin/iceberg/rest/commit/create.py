@@ -11,15 +11,15 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
 from moulin.catalog.objects.tables import NewTable
-from moulin.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
+from moulin.errors import AlreadyExists, InvalidInput, Unsupported
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.locations import location
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit import shapes
 from moulin.iceberg.rest.commit.updates import Wanted, new_properties
-from moulin.iceberg.rest.errors import taken
+from moulin.iceberg.rest.credentials import Borrower, BorrowerOf, lend
 from moulin.iceberg.rest.requests import Body, LakeOf, field, texts
-from moulin.iceberg.rest.tables import loaded
+from moulin.iceberg.rest.tables import already_exists, credentials_path, loaded, taken_by
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
@@ -37,7 +37,7 @@ router = APIRouter()
 
 
 @router.post("/namespaces/{namespace}/tables")
-def create_table(lake: LakeOf, namespace: str, body: Body) -> Response:
+def create_table(lake: LakeOf, borrower: BorrowerOf, namespace: str, body: Body) -> Response:
     database = namespaces.find(lake, namespace).name
     name = check_name(field(body, "name", str), "table")
     field(body, "location", str, None)  # a wish, which the answer overrides: the location is the catalog's to choose
@@ -51,12 +51,14 @@ def create_table(lake: LakeOf, namespace: str, body: Body) -> Response:
         new_id(),
     )
     if field(body, "stage-create", bool, False):
-        return _staged(lake, database, name, new)
+        return _staged(lake, borrower, database, name, new)
+    assert new.id is not None
+    lent = lend(lake, borrower, new.id, credentials_path(lake, database, name))  # before: it may fail
     try:
         made = lake.own_catalog().create_table(database, name, new)
-    except AlreadyExists:
-        raise taken("Table", f"{database}.{name}") from None
-    return loaded(lake, made)
+    except AlreadyExists as error:
+        raise already_exists(lake, "Table", database, name) from error
+    return loaded(lake, made, lent=lent)
 
 
 def describe(
@@ -131,17 +133,17 @@ def as_state(database: str, name: str, new: NewTable) -> TableState:
     )
 
 
-def _staged(lake: Lake, database: str, name: str, new: NewTable) -> Response:
-    try:
-        lake.catalog.table(database, name)
-    except NotFound:
-        state = as_state(database, name, new)
-        address = location(lake.store, paths.table_prefix(state.id))
-        _make_folders(lake, state.id)
-        chosen = documents.format_version(state)
-        metadata = documents.table_metadata(state, chosen, address, state.created_at, [], [])
-        return JSONResponse({"metadata": metadata, "config": {}})
-    raise taken("Table", f"{database}.{name}")
+def _staged(lake: Lake, borrower: Borrower, database: str, name: str, new: NewTable) -> Response:
+    if taken_by(lake, database, name):
+        raise already_exists(lake, "Table", database, name)
+    state = as_state(database, name, new)
+    address = location(lake.store, paths.table_prefix(state.id))
+    _make_folders(lake, state.id)
+    chosen = documents.format_version(state)
+    metadata = documents.table_metadata(state, chosen, address, state.created_at, [], [])
+    body = {"metadata": metadata, "config": {}}
+    lent = lend(lake, borrower, state.id, credentials_path(lake, database, name))
+    return JSONResponse(body if lent is None else lent.join(body))
 
 
 def _make_folders(lake: Lake, table_id: UUID) -> None:

@@ -1,6 +1,6 @@
 """What the updates of a commit come to: the lake's own operations on one table. What no operation does is a 400."""
 
-# Decisions: docs/decisions/0161
+# Decisions: docs/decisions/0161, docs/decisions/0504
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moulin.errors import InvalidInput, Unsupported
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.commit import shapes
-from moulin.iceberg.rest.commit.updates import REF_OPTIONS, Wanted
+from moulin.iceberg.rest.commit.updates import Wanted
 from moulin.model.alteration import altered
 from moulin.model.entities import TableState
 from moulin.model.layout.partition_spec import PartitionSpec
@@ -19,7 +19,7 @@ from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, SortOrder
 from moulin.model.operations import AlterSchema, Operation, Overwrite, Restore, SetProperties, SetSortOrder
 from moulin.model.schema.change import ReplaceColumns
 from moulin.model.schema.values import StructType
-from moulin.model.tags import MAIN, REF_PREFIX, Ref, is_internal
+from moulin.model.tags import MAIN, REF_OPTIONS, REF_PREFIX, Ref, is_internal
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """Requirements of a commit, checked against a table's metadata. One that does not hold is a 409: read again, retry."""
 
+# Decisions: docs/decisions/0490
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -18,10 +18,19 @@ from moulin.iceberg.rest.requests import texts, words
 from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.layout.sort_order import SortOrder
 from moulin.model.schema.values import Schema
-from moulin.model.tags import BRANCH, MAIN, PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, TAG, check_ref_name
+from moulin.model.tags import (
+    BRANCH,
+    EXPIRE_PREFIX,
+    MAIN,
+    MAX_REF_AGE,
+    PARTITION_STATISTICS_PREFIX,
+    REF_OPTIONS,
+    STATISTICS_PREFIX,
+    TAG,
+    check_ref_name,
+)
 from moulin.table.properties import check_properties
 
-REF_OPTIONS: Final = ("min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms")
 # What the catalog says of a table by itself, and engines send back.
 _DERIVED: Final = (documents.NAME_MAPPING, "gc.enabled")
 _PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
@@ -136,15 +145,19 @@ def _add_snapshot(wanted: Wanted, update: Json) -> None:
 
 def _set_ref(wanted: Wanted, update: Json) -> None:
     name, kind = member(update, "ref-name", str), member(update, "type", str, BRANCH)
+    options = {option: member(update, option, int, None) for option in REF_OPTIONS}
+    kept = {option: value for option, value in options.items() if value is not None}
+    if wrong := next((option for option, value in kept.items() if value <= 0), None):
+        raise InvalidInput(f"{wrong} of {name!r:.100} must be positive, not {kept[wrong]}.")
     if kind not in (BRANCH, TAG):
         raise InvalidInput(f"A ref is a branch or a tag, not {kind!r}.")
     if name == MAIN:
         if kind != BRANCH:
             raise InvalidInput(f"{MAIN!r} is a branch, and no tag.")
         wanted.main = member(update, "snapshot-id", int)
+        kept.pop(MAX_REF_AGE, None)  # main stays
+        wanted.set.update({EXPIRE_PREFIX + option: str(value) for option, value in kept.items()})
         return
-    options = {option: member(update, option, int, None) for option in REF_OPTIONS}
-    kept = {option: value for option, value in options.items() if value is not None}
     wanted.refs[check_ref_name(name)] = {"type": kind, "snapshot-id": member(update, "snapshot-id", int), **kept}
 
 

@@ -587,16 +587,18 @@ class View(_message.Message):
     def __init__(self, id: _Optional[bytes] = ..., database_id: _Optional[bytes] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., created_at: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., members: _Optional[_Iterable[bytes]] = ..., query: _Optional[_Union[ViewQuery, _Mapping]] = ...) -> None: ...
 
 class ViewQuery(_message.Message):
-    __slots__ = ("version", "representations", "schema_json", "properties_json")
+    __slots__ = ("version", "representations", "schema_json", "properties_json", "history_json")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REPRESENTATIONS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_JSON_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_JSON_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_JSON_FIELD_NUMBER: _ClassVar[int]
     version: int
     representations: _containers.RepeatedCompositeFieldContainer[ViewRepresentation]
     schema_json: str
     properties_json: str
-    def __init__(self, version: _Optional[int] = ..., representations: _Optional[_Iterable[_Union[ViewRepresentation, _Mapping]]] = ..., schema_json: _Optional[str] = ..., properties_json: _Optional[str] = ...) -> None: ...
+    history_json: str
+    def __init__(self, version: _Optional[int] = ..., representations: _Optional[_Iterable[_Union[ViewRepresentation, _Mapping]]] = ..., schema_json: _Optional[str] = ..., properties_json: _Optional[str] = ..., history_json: _Optional[str] = ...) -> None: ...
 
 class ViewRepresentation(_message.Message):
     __slots__ = ("dialect", "sql")
