@@ -495,6 +495,8 @@ class Catalog:
     def segments_by_number(
         self, table_id: UUID, numbers: Iterable[int], version: int, *, with_columns: bool = True
     ) -> dict[int, LiveSegment]:
+        if not (numbers := list(numbers)):
+            return {}
         with self.pool.read() as connection:
             return segments.by_number(connection, table_id, numbers, version, with_columns=with_columns)
 
