@@ -13,7 +13,7 @@ import moulin
 from moulin import Lake, Table
 from tests.formats.segment.test_page_filter import decoded_rows
 
-_ROWS = 60_000  # several pages at every level
+_ROWS = 90_000  # more than eight pages of a compacted segment
 _SCHEMA = [("id", "long", False), ("name", "string"), ("n", "int")]
 _PROPERTIES = {"write.parquet.bloom-filter-enabled.column.name": "true"}
 
