@@ -4,6 +4,8 @@ Keys that several tasks wrote are refused, or only their last rows count. Where 
 the keys of its runs are located again.
 """
 
+# Decisions: docs/decisions/0461
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
