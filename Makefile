@@ -63,6 +63,7 @@ lock: $(BIN)/uv ## Write the locks anew (ARGS=--upgrade moves to the newest vers
 	@$(call compile,--group adbc $(ARGS) -o requirements/adbc.lock)
 	@$(call compile,--group pyspark-client $(ARGS) -o requirements/pyspark-client.lock)
 	@$(call compile,--group dbt $(ARGS) -o requirements/dbt.lock)
+	@$(call compile,--group schemathesis $(ARGS) -o requirements/schemathesis.lock)
 
 clean: ## Remove .venv and everything that was generated
 	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 
-from benchmarks.harness import Bench, Contender, Line, Skipped, take_turns
+import moulin
+from benchmarks.harness import Bench, Contender, Line, Sample, Skipped, take_turns
 from benchmarks.lakes import merged_table
 from moulin.iceberg.rest.app import mount
 from moulin.lake import Lake
@@ -18,7 +21,11 @@ from moulin.meta.server.http import HttpServer, build_app
 
 TITLE = "Iceberg REST catalog"
 LOAD_TARGET = 0.010  # seconds, at the median
+OLD_TARGET = 0.015
+APPEND_TARGET = 0.025
 _LOADS = 60
+_COMMITS = 60
+_SNAPSHOTS = 1000
 
 
 def run(bench: Bench) -> Iterator[Line]:
@@ -31,8 +38,10 @@ def run(bench: Bench) -> Iterator[Line]:
         address = f"http://127.0.0.1:{server.port}/iceberg"
         yield _load(bench, address)
         yield _visible(bench, lake, address)
+        yield _old_table(bench, lake, address)
     finally:
         server.stop()
+    yield _append(bench)
 
 
 def _load(bench: Bench, address: str) -> Line:
@@ -44,6 +53,55 @@ def _load(bench: Bench, address: str) -> Line:
 
         samples = take_turns({"load": Contender(load)}, _LOADS, warm_up=5)
     return Line("iceberg_rest", "load-table, nothing new", samples["load"], target=LOAD_TARGET)
+
+
+def _old_table(bench: Bench, lake: Lake, address: str) -> Line:
+    bench.step("loading a table of many snapshots")
+    table = lake.create_table("bench.old", [("id", "long")], if_not_exists=True)
+    for number in range(_SNAPSHOTS):
+        table.append({"id": [number]})
+    with httpx.Client(base_url=f"{address}/v1", timeout=60) as client:
+
+        def load() -> None:
+            client.get("/namespaces/bench/tables/old").raise_for_status()
+
+        samples = take_turns({"load": Contender(load)}, _LOADS, warm_up=5)
+    return Line("iceberg_rest", f"load-table, {_SNAPSHOTS:,} snapshots", samples["load"], target=OLD_TARGET)
+
+
+def _append(bench: Bench) -> Line:
+    """Commits of pyiceberg's appends with `verify` = manifest, without what pyiceberg does before and after."""
+    bench.step("appends of an engine")
+    folder = bench.folder / "iceberg-appends"
+    with moulin.connect(folder, iceberg_verify="manifest") as lake:
+        lake.create_database("bench")
+        lake.create_table("bench.taken", [("id", "long"), ("n", "long")], properties={"format-version": "2"})
+        app = build_app(lake)
+        mount(app)
+        server = HttpServer(app, ServeConfig(http_bind="127.0.0.1:0", drain_seconds=1)).start()
+        try:
+            return _appends(f"http://127.0.0.1:{server.port}/iceberg")
+        finally:
+            server.stop()
+
+
+def _appends(address: str) -> Line:
+    from pyiceberg.catalog.rest import RestCatalog
+
+    rows = pa.table({"id": pa.array(range(1000), pa.int64()), "n": pa.array(range(1000), pa.int64())})
+    catalog, taken = RestCatalog("bench", uri=address), list[float]()
+    with httpx.Client(base_url=f"{address}/v1", timeout=60) as client:
+        for _ in range(_COMMITS):
+            transaction = catalog.load_table("bench.taken").transaction()
+            transaction.append(rows)
+            sent = {
+                name: [one.model_dump(mode="json", by_alias=True) for one in some]
+                for name, some in (("updates", transaction._updates), ("requirements", transaction._requirements))
+            }
+            start = time.perf_counter()
+            client.post("/namespaces/bench/tables/taken", json=sent).raise_for_status()
+            taken.append(time.perf_counter() - start)
+    return Line("iceberg_rest", "append commit, verify = manifest", Sample(tuple(taken)), target=APPEND_TARGET)
 
 
 def _visible(bench: Bench, lake: Lake, address: str) -> Line:

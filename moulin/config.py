@@ -87,6 +87,9 @@ class Config:
     gc_interval: float = 5 * MINUTE
     orphan_interval: float = 6 * HOUR
     delete_bytes: str = "on"
+    # What is believed of files that Iceberg engines commit over REST: with `all`, every file is read; with `sample`,
+    # the first and every tenth of a commit; with `manifest`, none.
+    iceberg_verify: str = "all"
     # Rows per batch of a streamed scan, and bytes it may read ahead.
     scan_batch_rows: int = 131_072
     scan_ahead_bytes: int = 256 * MIB
@@ -137,6 +140,8 @@ class Config:
     # Where what never changes of a lake in an object store is kept on this machine; empty: nowhere. And how much of it.
     cache_folder: str = ""
     cache_bytes: int = 10_240 * MIB
+    # With `check_etags` on, an adopted file in an object store must have the ETag that it had when it was adopted.
+    check_etags: str = "on"
     # One compaction of an event table spans at most this much time, unless the table or its retention says otherwise.
     merge_span: float = 7 * DAY
     # Collectors write an object of their stream at once when none is on its way, but in the long run only one in so
@@ -195,6 +200,7 @@ class Config:
 
 _MAY_BE_ZERO = ("inline_bytes",)  # of those that are whole numbers
 _MOST = {"deepest_level": 7}
+_WORDS = {"iceberg_verify": ("all", "sample", "manifest")}
 _FIELDS: dict[str, type[int] | type[float] | type[str]] = {
     f.name: next(kind for kind in (int, str, float) if isinstance(f.default, kind)) for f in dataclasses.fields(Config)
 }
@@ -210,6 +216,8 @@ def _value(name: str, raw: Any) -> float | int | str:
 def _text(name: str, raw: Any) -> str:
     if not isinstance(raw, str | Path) or "\0" in str(raw):
         raise InvalidInput(f"Setting {name!r} takes text, not {raw!r}.")
+    if str(raw) not in (known := _WORDS.get(name, (str(raw),))):
+        raise InvalidInput(f"Setting {name!r} is one of {', '.join(known)}, not {raw!r}.")
     return str(raw)
 
 

@@ -564,9 +564,7 @@ class Lake:
     def rename_view(self, name: str, new_name: str) -> View:
         database, view = parse_table_name(name)
         new_database, new = parse_table_name(new_name)
-        if new_database != database:
-            raise InvalidInput("A view cannot move to another database: make it there, and drop this one.")
-        return self._open_catalog().rename_view(database, view, new)
+        return self._open_catalog().rename_view(database, view, new, new_database)
 
     def drop_view(self, name: str) -> View:
         return self._open_catalog().drop_view(*parse_table_name(name))

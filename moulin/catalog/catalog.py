@@ -373,10 +373,13 @@ class Catalog:
         *,
         query: ViewQuery | None = None,
         replace: bool = False,
+        expected: int | None = None,
     ) -> View:
         self._open_named(database, name, *members)
         with self._mutation("create-view") as draft:
-            return views.create(draft, database, name, members, description, query=query, replace=replace)
+            return views.create(
+                draft, database, name, members, description, query=query, replace=replace, expected=expected
+            )
 
     def set_view_properties(
         self, database: NameOrId, name: NameOrId, updates: Mapping[str, str], removals: Collection[str] = ()
@@ -397,10 +400,12 @@ class Catalog:
         with self.pool.read() as connection:
             return views.load(connection, database, name, include_dropped=include_dropped)
 
-    def rename_view(self, database: NameOrId, name: NameOrId, new_name: str) -> View:
-        self._open_named(database, new_name)
+    def rename_view(
+        self, database: NameOrId, name: NameOrId, new_name: str, new_database: NameOrId | None = None
+    ) -> View:
+        self._open_named(database if new_database is None else new_database, new_name)
         with self._mutation("rename-view") as draft:
-            return views.rename(draft, database, name, new_name)
+            return views.rename(draft, database, name, new_name, new_database)
 
     def drop_view(self, database: NameOrId, name: NameOrId) -> View:
         with self._mutation("drop-view") as draft:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from moulin.catalog.objects import refs
 from moulin.catalog.segments import bases, column_sets
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
@@ -20,7 +21,7 @@ from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.catalog.sql.pool import chunks
 from moulin.catalog.streams import tokens
 from moulin.catalog.tasks import merge_tasks
-from moulin.model.tags import refs_of
+from moulin.model.tags import MAX_SNAPSHOT_AGE, kept_for
 from moulin.storage import paths
 
 KEEP_PROPERTY = "moulin.history-keep-seconds"
@@ -56,8 +57,10 @@ def oldest_kept(
     connection: sa.Connection, row: Any, now: int, keep_seconds: float, pinned_here: int | None = None
 ) -> int:
     """The oldest version of a table to keep: what was current `keep_seconds` ago, or an older one that is pinned
-    or has a name. `pinned_here` is the oldest that a living process of this machine reads."""
-    keep = _seconds(row.properties.get(KEEP_PROPERTY), keep_seconds)
+    or has a name, or that Iceberg's rules keep (`objects/refs.py`). `pinned_here` is the oldest that a living process
+    of this machine reads."""
+    age = kept_for({}, row.properties, MAX_SNAPSHOT_AGE)
+    keep = _seconds(row.properties.get(KEEP_PROPERTY), keep_seconds if age is None else age / 1000)
     v = s.versions
     _hold_off_pins(connection)
     before = sa.select(v.c.version).where(v.c.timestamp_ns <= now - int(keep * NANOS))
@@ -68,7 +71,7 @@ def oldest_kept(
         sa.select(sa.func.min(s.pins.c.version)).where(s.pins.c.table_id == row.id, s.pins.c.expires_at > now)
     ).scalar_one()
     candidates = [version for version in (kept, pinned, pinned_here) if version is not None]
-    candidates += [ref.version for ref in refs_of(row.properties).values()]
+    candidates += refs.needed(connection, row, now)
     candidates += bases.dependents(connection, row.id)
     if kept is None:
         return int(row.oldest_version)

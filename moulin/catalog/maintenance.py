@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from moulin.catalog.segments import deletion, live, retention, staging, stats
+from moulin.catalog.segments import bases, deletion, live, retention, staging, stats
 from moulin.catalog.segments import lookup as search
 from moulin.catalog.segments.deletion import ReadyJournal, TombstonedSegment
 from moulin.catalog.segments.lookup import FoundSegment, Page
@@ -193,6 +193,11 @@ class MaintenanceCatalog:
             return stats.compactable(
                 connection, table_id, wanted, versions, small=small, least=least, limit=limit, after=after
             )
+
+    def folders(self, table_id: UUID, length: int) -> set[str]:
+        """The first `length` letters of the paths of all files that some version of a table has, or of its base."""
+        with self.pool.read() as connection:
+            return bases.folders(connection, table_id, length)
 
     def task_counts(self, table_id: UUID | None = None) -> tuple[int, int]:
         """How many merge tasks are not done, and how many of them are in quarantine."""

@@ -23,11 +23,12 @@ _DATABASES: Final[Mapping[str, tuple[int, ...]]] = {
     **dict.fromkeys(("create_database", "database", "set_database_properties", "preview_drop_database"), (0,)),
     **dict.fromkeys(("drop_database", "resurrect_database", "create_table", "tables", "table", "entry"), (0,)),
     **dict.fromkeys(("table_or_view", "replace_table", "drop_table", "resurrect_table", "create_view"), (0,)),
-    **dict.fromkeys(("set_view_properties", "set_view_members", "views", "view", "rename_view"), (0,)),
+    **dict.fromkeys(("set_view_properties", "set_view_members", "views", "view"), (0,)),
     **dict.fromkeys(("drop_view", "resurrect_view"), (0,)),
     "rename_database": (0, 1),
     "clone_table": (1,),
     "rename_table": (0, 2),
+    "rename_view": (0, 3),
     **dict.fromkeys(("table_by_id", "table_entry", "state_until"), ()),
 }
 

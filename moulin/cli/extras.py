@@ -19,6 +19,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "grpc",
             "grpc_health",
             "grpc_reflection",
+            "joserfc",
             "opentelemetry.proto",
             "prometheus_client",
             "starlette",

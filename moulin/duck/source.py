@@ -33,6 +33,7 @@ from moulin.model.names import parse_table_name
 from moulin.model.rows.numbers import int64_array
 from moulin.sized_cache import SizedCache
 from moulin.table.pins import Hold
+from moulin.table.read.quarantine import refuse_quarantined
 
 if TYPE_CHECKING:
     from moulin.duck.dry_plans import DryPlans
@@ -154,6 +155,7 @@ class Source:
         return self._texts.get((state.id, state.head_version), lambda: self._write(state))
 
     def _write(self, state: TableState) -> str:
+        refuse_quarantined(self.lake.catalog, state)
         segments = self.lake.catalog.segments(state.id, state.version, with_columns=False)
         return select_text(state, segments, self._locate, self._address, self._keep)
 

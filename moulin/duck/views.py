@@ -3,7 +3,7 @@
 The query of a view is planned before its view is made. One that DuckDB cannot plan has a view, too, which says why.
 """
 
-# Decisions: docs/decisions/0263, docs/decisions/0276
+# Decisions: docs/decisions/0263, docs/decisions/0276, docs/decisions/0501
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def show(connection: DuckDBPyConnection, source: Source, branches: Collection[st
         try:
             with _transaction(connection):
                 _replace_views(connection, wanted, queries, source.select_name)
-            _make_queries(connection, queries, source.select_name)
+            _make_queries(connection, queries, wanted, source.select_name)
         finally:
             connection.execute(f"RESET VARIABLE {DECLARES}")
         if version != source.version:
@@ -156,17 +156,20 @@ def _replace_views(
         _make(connection, name, text, owner)
 
 
-def _make_queries(connection: DuckDBPyConnection, queries: Mapping[Name, ViewQuery], owner: str) -> None:
+def _make_queries(
+    connection: DuckDBPyConnection, queries: Mapping[Name, ViewQuery], tables: Collection[Name], owner: str
+) -> None:
     """Make views that are queries: those that others name come before them, however they are listed."""
     if not queries:
         return
     from moulin.duck.translation import translated  # brings sqlglot along
 
+    known = {_folded(name) for name in (*tables, *queries)}
     left: dict[Name, str] = {}
     refused: dict[Name, str] = {}
     for name, query in queries.items():
         try:
-            left[name] = translated(query)
+            left[name] = translated(connection, name[0], query, known)
         except Unsupported as error:
             refused[name] = str(error)
     made = True

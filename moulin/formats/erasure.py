@@ -30,13 +30,16 @@ class Scrubber:
         self.tables = frozenset(erasure.tables)
         self._segments = {ref.number: ref for ref in erasure.segments}
         self._vectors = {(one.segment, one.before): one for one in erasure.vectors}
+        self._columns = {one.before: one.after for one in erasure.column_files}
         self._removed = frozenset(erasure.removed)
         self._deleted = frozenset(erasure.deleted)
 
-    def scrub(self, manifest: pb.Manifest, forgotten: Collection[int] = ()) -> bool:
+    def scrub(
+        self, manifest: pb.Manifest, forgotten: Collection[int] = (), forgotten_files: Collection[str] = ()
+    ) -> bool:
         """Take the erased rows out of a manifest of a table; whether that changed it.
 
-        Of segments that are `forgotten`, which no kept version has, all bounds and partitions go.
+        Of segments and column files that are `forgotten`, which no kept version has, all bounds and partitions go.
         """
         if manifest.version >= self.version or not manifest.table_uuid:
             return False
@@ -51,8 +54,11 @@ class Scrubber:
                 self._replace(ref, new)
             elif ref.number in forgotten:
                 _blank(ref)
-            for file in ref.column_files:  # no kept version has any, or the erase would have been refused
-                _blank_columns(file.columns)
+            for file in ref.column_files:
+                if (other := self._columns.get(file.path)) is not None:
+                    file.CopyFrom(other)
+                elif file.path in forgotten_files:
+                    _blank_columns(file.columns)
         for commit in manifest.commits:
             commit.summary_json = json.dumps(clean_summary(json.loads(commit.summary_json)), sort_keys=True)
         return bool(manifest.SerializeToString(deterministic=True) != before)
@@ -139,4 +145,9 @@ def described(manifest: pb.Manifest) -> set[int]:
     return {ref.number for ref in manifest.data_files if ref.added_version}
 
 
-__all__ = ["Scrubber", "clean_summary", "describe", "described", "scrub_all", "vector_of"]
+def column_files(manifest: pb.Manifest) -> set[str]:
+    """The paths of the column files that a manifest describes."""
+    return {file.path for ref in manifest.data_files for file in ref.column_files}
+
+
+__all__ = ["Scrubber", "clean_summary", "column_files", "describe", "described", "scrub_all", "vector_of"]

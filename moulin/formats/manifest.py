@@ -148,6 +148,8 @@ def _encode_adopted(adopted: AdoptedFile) -> pb.AdoptedFile:
         etag=adopted.etag,
         hidden_keys=adopted.hidden_keys,
         other_ids=adopted.other_ids,
+        location=adopted.location,
+        unread=adopted.unread,
     )
 
 
@@ -159,8 +161,17 @@ def decode_adopted(stored: pb.SegmentColumns) -> AdoptedFile | None:
     if len(m.owner) != 16:  # a UUID
         raise Corrupt("An adopted segment does not say which table adopted it: run `moulin check`.")
     constants = tuple((one.field_id, one.value if one.HasField("value") else None) for one in m.constants)
-    ids, hidden = tuple(m.field_ids), tuple(m.hidden_keys)
-    return AdoptedFile(UUID(bytes=m.owner), ids, constants, m.modified_ns, m.etag, hidden, m.other_ids)
+    return AdoptedFile(
+        UUID(bytes=m.owner),
+        tuple(m.field_ids),
+        constants,
+        m.modified_ns,
+        m.etag,
+        tuple(m.hidden_keys),
+        m.other_ids,
+        m.location,
+        m.unread,
+    )
 
 
 def decode_columns(stored: pb.SegmentColumns, wanted: Collection[int] | None = None) -> tuple[ColumnFacts, ...]:

@@ -30,7 +30,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from moulin.errors import AlreadyExists, InvalidInput, NotFound, PermissionDenied, Unauthenticated, Unavailable
 from moulin.meta.roles import Role
@@ -191,10 +191,16 @@ def _hash(token: str) -> str:
 Authenticate = Callable[[str, Iterable[tuple[str, str | bytes]]], Caller]
 
 
+class Authenticator(Protocol):
+    """Whoever can say who has a token; Unauthenticated when nobody has."""
+
+    def authenticate(self, token: str) -> Caller: ...
+
+
 class Gate:
     """Decides who may call what. `roles` gives the role that each method takes; others are for admins."""
 
-    def __init__(self, access: AccessFile | None, roles: Mapping[str, Role]) -> None:
+    def __init__(self, access: Authenticator | None, roles: Mapping[str, Role]) -> None:
         self._access, self._roles = access, roles
 
     def __call__(self, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> Caller:

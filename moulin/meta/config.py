@@ -60,6 +60,14 @@ class ServeConfig:
     auth: str = "auto"
     # The file that holds the hashes of access tokens; see `moulin access`. Empty: access.toml in the lake's folder.
     access_file: str = ""
+    # How long a token of /iceberg/v1/oauth/tokens lives.
+    ticket_seconds: int = 3600
+    # An OpenID Connect issuer whose tokens are taken, the audience that they are made for, the claim that holds roles,
+    # and what each of its values may: 'lake-admins=admin, analysts=read'. Empty: only access tokens.
+    issuer: str = ""
+    issuer_audience: str = ""
+    issuer_role_claim: str = "roles"
+    issuer_roles: str = ""
     # Whether clients that may write are told the storage options that the server was given, secrets and all.
     share_storage_options: str = "off"
     # `json` or `text`; debug, info, warning or error.

@@ -42,7 +42,7 @@ _TABLE: dict[Kind, tuple[Verdict, ...]] = {
     Kind.UPDATE_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _X, _C, _C, _X),
     Kind.DROP_INDEX: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _X, _C, _C, _C),
     Kind.SET_SORT_ORDER: (_C, _C, _C, _C, _C, _C, _X, _X, _C, _C, _C, _C, _C, _X, _C, _C),
-    Kind.FILL: (_C, _C, _C, _R, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C, _R, _X),
+    Kind.FILL: (_C, _C, _C, _R, _R, _R, _R, _C, _C, _C, _C, _C, _C, _C, _R, _R),
     Kind.ERASE: (_R, _R, _R, _R, _R, _R, _R, _R, _C, _C, _R, _R, _R, _C, _R, _R),
 }
 _COLUMN = {kind: index for index, kind in enumerate(Kind)}

@@ -109,20 +109,60 @@ class Representation:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewVersion:
+    """One version of a view as Iceberg has it: its texts, and where names in them that say no database belong."""
+
+    version_id: int
+    timestamp_ms: int
+    schema_id: int
+    summary: Mapping[str, str]
+    representations: tuple[Representation, ...]
+    default_namespace: tuple[str, ...]
+    default_catalog: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewHistory:
+    """The versions of a view that is a query, and what else Iceberg's metadata of it has.
+
+    `log` says when which version became the current one. Without a `uuid` it is the id of the view, and without a
+    `location` the catalog has chosen it.
+    """
+
+    current_id: int
+    versions: tuple[ViewVersion, ...]
+    log: tuple[tuple[int, int], ...]
+    schemas: tuple[Schema, ...]
+    location: str | None = None
+    uuid: str | None = None
+
+    @property
+    def current(self) -> ViewVersion:
+        return next(one for one in self.versions if one.version_id == self.current_id)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of the current version."""
+        return next(one for one in self.schemas if one.schema_id == self.current.schema_id)
+
+
+@dataclass(frozen=True, slots=True)
 class ViewQuery:
     """The query of a view: its text in each dialect, and the columns that it gives.
 
-    `version` counts the changes of the query and of its properties, from 1. The catalog sets it.
+    `version` counts the changes of the query and of its properties, from 1. The catalog sets it. A query that was made
+    here and never changed has no `history`; else texts and columns are those of its current version.
     """
 
     representations: tuple[Representation, ...]
     schema: Schema
     properties: Mapping[str, str]
     version: int = 1
+    history: ViewHistory | None = None
 
     def sql(self, dialect: str) -> str | None:
-        """The text in a dialect; None when there is none."""
-        return next((one.sql for one in self.representations if one.dialect == dialect), None)
+        """The text in a dialect, however that is spelled; None when there is none."""
+        return next((one.sql for one in self.representations if one.dialect.lower() == dialect), None)
 
 
 @dataclass(frozen=True, slots=True)

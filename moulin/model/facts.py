@@ -35,7 +35,10 @@ class AdoptedFile:
     their order, 0 for those that are not read. `constants` are columns that have one value in all rows, as field ids
     and Iceberg single-value bytes. `modified_ns` and `etag` are what the store said of the file. `hidden_keys` are
     offsets in its footer of keys that readers must not know; `other_ids` says that it has field ids of its own, which
-    are not those of `field_ids`.
+    are not those of `field_ids`. `location` is its address as an engine spelled it, empty for that of its path.
+
+    An `unread` file is known from an engine's manifest alone: readers take its own field ids, and nobody has compared
+    the facts of its segment with it.
     """
 
     owner: UUID
@@ -45,6 +48,8 @@ class AdoptedFile:
     etag: str = ""
     hidden_keys: tuple[int, ...] = ()
     other_ids: bool = False
+    location: str = ""
+    unread: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,14 +21,36 @@ STATISTICS_PREFIX: Final = "moulin.statistics."
 PARTITION_STATISTICS_PREFIX: Final = "moulin.partition-statistics."
 FILLING_PREFIX: Final = "moulin.filling."
 """Of columns that are being filled: see `filling`."""
+MIN_SNAPSHOTS: Final = "min-snapshots-to-keep"
+MAX_SNAPSHOT_AGE: Final = "max-snapshot-age-ms"
+MAX_REF_AGE: Final = "max-ref-age-ms"
+REF_OPTIONS: Final = (MIN_SNAPSHOTS, MAX_SNAPSHOT_AGE, MAX_REF_AGE)
+"""How long a ref and its snapshots are kept."""
+EXPIRE_PREFIX: Final = "history.expire."
+"""Of the properties that say so for main, and for refs that do not say it themselves."""
+COMPUTED_PREFIX: Final = "moulin.computed."
+"""Of columns that were filled, by field id: the expression, or nothing where there was none."""
+QUARANTINE_PREFIX: Final = "moulin.quarantine."
+"""Of files that proved other than a manifest said: behind it is the number of the segment, and the value says why."""
+VERIFIED: Final = "moulin.verified-version"
+"""Up to which version every file that was taken at its manifest's word has been read since."""
+_INTERNAL = (
+    REF_PREFIX,
+    STATISTICS_PREFIX,
+    PARTITION_STATISTICS_PREFIX,
+    FILLING_PREFIX,
+    COMPUTED_PREFIX,
+    QUARANTINE_PREFIX,
+)
 _LONGEST = 255
+_MOST = 2**53
 TAG, BRANCH = "tag", "branch"
 MAIN: Final = "main"
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A name for one version. `options` is what Iceberg engines say of how long to keep it; nothing acts on that."""
+    """A name for one version. `options` is what Iceberg engines say of how long to keep it; clean-up does so."""
 
     name: str
     version: int
@@ -53,7 +76,14 @@ def check_ref_name(name: object) -> str:
 
 def is_internal(key: str) -> bool:
     """Whether a property is none that users see."""
-    return key.startswith((REF_PREFIX, STATISTICS_PREFIX, PARTITION_STATISTICS_PREFIX, FILLING_PREFIX))
+    return key == VERIFIED or key.startswith(_INTERNAL)
+
+
+def quarantined(properties: Mapping[str, str]) -> dict[int, str]:
+    """Segments whose files proved wrong, by number, and why."""
+    prefix = QUARANTINE_PREFIX
+    found = {key.removeprefix(prefix): why for key, why in properties.items() if key.startswith(prefix)}
+    return {int(number): why for number, why in found.items() if number.isdecimal()}
 
 
 def shown(properties: Mapping[str, str]) -> dict[str, str]:
@@ -80,6 +110,15 @@ def read_ref(key: str, text: str) -> Ref:
     return Ref(name, version, kind, document)
 
 
+def kept_for(options: Mapping[str, object], properties: Mapping[str, Any], option: str) -> int | None:
+    """What a ref with these options, or else its table, says of an option; None when neither says what makes sense."""
+    for value in (options.get(option), properties.get(EXPIRE_PREFIX + option)):
+        with suppress(ValueError):
+            if value is not None and (number := int(str(value))) > 0:
+                return min(number, _MOST)
+    return None
+
+
 def statistics_of(properties: Mapping[str, Any], prefix: str = STATISTICS_PREFIX) -> dict[int, dict[str, Any]]:
     """Statistics files by snapshot id, as Iceberg metadata has them; those of partitions have a prefix of their own."""
     return {
@@ -91,14 +130,23 @@ def statistics_of(properties: Mapping[str, Any], prefix: str = STATISTICS_PREFIX
 
 __all__ = [
     "BRANCH",
+    "EXPIRE_PREFIX",
     "MAIN",
+    "MAX_REF_AGE",
+    "MAX_SNAPSHOT_AGE",
+    "MIN_SNAPSHOTS",
     "PARTITION_STATISTICS_PREFIX",
+    "QUARANTINE_PREFIX",
+    "REF_OPTIONS",
     "REF_PREFIX",
     "STATISTICS_PREFIX",
     "TAG",
+    "VERIFIED",
     "Ref",
     "check_ref_name",
     "is_internal",
+    "kept_for",
+    "quarantined",
     "read_ref",
     "refs_of",
     "shown",

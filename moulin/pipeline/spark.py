@@ -33,7 +33,7 @@ from moulin.pipeline.sql.deferred import DeferredFrame, Fill
 from moulin.pipeline.sql.names import Query, Reference, databases_in, reference_of
 from moulin.pipeline.sql.optimizer import StandIn, without_place
 from moulin.pipeline.sql.pruning import Pruning
-from moulin.pipeline.sql.resolver import Resolver, beside, branches_of, flush, flush_all, refusing, unflushed
+from moulin.pipeline.sql.resolver import Resolver, beside_view, branches_of, flush, flush_all, refusing, unflushed
 from moulin.pipeline.sql.safe import SafeSql
 from moulin.pipeline.sql.sql import check_is_statement
 from moulin.pipeline.sql.tables import Tables, hold_for, holding, waiting
@@ -273,7 +273,7 @@ class LakeSpark:
         version, resolver = self._lake.catalog.version(), self._resolver
 
         def frames(named: Sequence[Reference]) -> dict[Reference, NamedFrame]:
-            asked = {one: beside(database, one) for one in named}
+            asked = {one: beside_view(database, one) for one in named}
             found = resolver.named(list(asked.values()), version, None, lake_only=True, hidden=False)
             return {one: found[asked[one]] for one in named}
 

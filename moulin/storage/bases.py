@@ -25,6 +25,7 @@ from moulin.storage import paths
 from moulin.storage.cache import with_cache
 from moulin.storage.interface import ObjectInfo, Store, checked_prefix
 from moulin.storage.store import open_store
+from moulin.storage.sts import Sts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,6 +112,10 @@ class BasesStore(Store):
     def service(self) -> tuple[str, str]:
         return self.own.service
 
+    @property
+    def sts(self) -> Sts | None:
+        return self.own.sts
+
     def location(self, path: str) -> str:
         store, rest = self._of(path)
         return store.location(rest)
@@ -135,9 +140,9 @@ class BasesStore(Store):
         store, rest = self._of(path)
         return replace(store.head(rest), path=path)
 
-    def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
+    def reader(self, path: str, size: int | None = None, etag: str = "") -> pa.NativeFile:
         store, rest = self._of(path)
-        return store.reader(rest, size)
+        return store.reader(rest, size, etag if self._config.check_etags == "on" else "")
 
     def put(self, path: str, data: bytes) -> None:
         store, rest = self._writable(path)

@@ -25,6 +25,7 @@ from moulin.storage.block_folder import BlockFolder
 from moulin.storage.interface import ObjectInfo, Store, checked_ranges, checked_size
 from moulin.storage.range_file import RangeFile
 from moulin.storage.store import open_store
+from moulin.storage.sts import Sts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,6 +106,10 @@ class CachedStore(Store):
     def service(self) -> tuple[str, str]:
         return self._remote.service
 
+    @property
+    def sts(self) -> Sts | None:
+        return self._remote.sts
+
     def get(self, path: str) -> bytes:
         if not self._cacheable(path):
             return self._remote.get(path)
@@ -147,14 +152,14 @@ class CachedStore(Store):
             yield file
         self._forget(path)
 
-    def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
+    def reader(self, path: str, size: int | None = None, etag: str = "") -> pa.NativeFile:
         if not self._cacheable(path):
-            return self._remote.reader(path, size)
+            return self._remote.reader(path, size, etag)
         import pyarrow as pa
 
         def ask() -> _Opened:
             if size is not None and size <= _WHOLE_OBJECT_BYTES:
-                with self._remote.reader(path, size) as source:
+                with self._remote.reader(path, size, etag) as source:
                     return self._take(path, source.read())
             return self._remote.head(path).size, None
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, NotFound
 from moulin.storage import paths
+from moulin.storage.sts import Sts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +54,11 @@ class Store(ABC):
     def service(self) -> tuple[str, str]:
         """Endpoint and region of an object store, where they are not the provider's own; never a secret."""
         return "", ""
+
+    @property
+    def sts(self) -> Sts | None:
+        """Whoever lends short-lived credentials for parts of this store; None when nobody does."""
+        return None
 
     def location(self, path: str) -> str:
         """The address of an object as Iceberg engines spell it: not percent-encoded, which none of them undoes."""
@@ -102,8 +108,11 @@ class Store(ABC):
         """A file to stream into. The object appears when the block ends, and not at all when the block raises."""
 
     @abstractmethod
-    def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
-        """A random-access file for pyarrow. Given the `size` that was recorded, any other size is Corrupt."""
+    def reader(self, path: str, size: int | None = None, etag: str = "") -> pa.NativeFile:
+        """A random-access file for pyarrow. Given the `size` that was recorded, any other size is Corrupt.
+
+        So is another `etag`, if one was recorded and the store tells it with the bytes; a folder does not.
+        """
 
     @abstractmethod
     def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
@@ -165,6 +174,19 @@ def complete(name: str, start: int, length: int, data: bytes) -> bytes:
             f"{name} has only {len(data)} of the {length} bytes from {start} on: it is cut short. Restore it."
         )
     return data
+
+
+def checked_etag(name: str, found: str | None, recorded: str) -> None:
+    """Refuse an object that is not the one that had the ETag `recorded`. Stores spell the same one in several ways."""
+    if recorded and found and _plain(found) != _plain(recorded):
+        raise Corrupt(
+            f"{name} was changed: its ETag is {found[:100]}, not {recorded}. Put the object back; if its bytes are as "
+            "they were, set check_etags to 'off'."
+        )
+
+
+def _plain(etag: str) -> str:
+    return etag.removeprefix("W/").strip('"')
 
 
 def checked_size(name: str, found: int, recorded: int | None) -> int:

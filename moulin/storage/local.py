@@ -112,12 +112,15 @@ class LocalStore(Store):
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
         return self._staged(path, os.replace)
 
-    def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
+    def reader(self, path: str, size: int | None = None, etag: str = "") -> pa.NativeFile:
         import pyarrow as pa
 
         file = self._file(path)
-        checked_size(file, self.head(path).size, size)
         with _reading(file):
+            status = os.stat(file)
+            if not stat.S_ISREG(status.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            checked_size(file, status.st_size, size)
             return pa.OSFile(file)
 
     def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:

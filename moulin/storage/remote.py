@@ -1,6 +1,6 @@
 """Object stores (S3, GCS, Azure) and memory as a store, through obstore."""
 
-# Decisions: docs/decisions/0234
+# Decisions: docs/decisions/0234, docs/decisions/0481
 
 from __future__ import annotations
 
@@ -23,8 +23,18 @@ from obstore.store import MemoryStore, from_url
 from moulin.errors import FailedPrecondition, InvalidInput, MoulinError, NotFound
 from moulin.model.columns.batching import batched
 from moulin.storage import paths, range_file
-from moulin.storage.interface import ObjectInfo, Store, checked_prefix, checked_ranges, checked_size, complete
+from moulin.storage.interface import (
+    ObjectInfo,
+    Store,
+    checked_etag,
+    checked_prefix,
+    checked_ranges,
+    checked_size,
+    complete,
+)
 from moulin.storage.remote_errors import failure, may_be_done
+from moulin.storage.sts import OPTIONS as STS_OPTIONS
+from moulin.storage.sts import Sts, sts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,12 +78,13 @@ def open_memory(uri: str) -> RemoteStore:
 def open_remote(uri: str, options: Mapping[str, str]) -> RemoteStore:
     """The store in a bucket or container, which must exist; nothing is asked of the network yet.
 
-    `options` are obstore's for this kind of store (`endpoint`, `access_key_id`) and for its HTTP client (`timeout`).
+    `options` are obstore's for this kind of store (`endpoint`, `access_key_id`) and for its HTTP client (`timeout`),
+    and those of `storage/sts.py`.
     """
     uri = _checked_uri(uri)
     options = _checked_options(options)
     client = _CLIENT_DEFAULTS | {key: value for key, value in options.items() if key in _CLIENT_OPTIONS}
-    config = {key: value for key, value in options.items() if key not in _CLIENT_OPTIONS}
+    config = {key: value for key, value in options.items() if key not in _CLIENT_OPTIONS | STS_OPTIONS}
     try:
         backend = from_url(uri, config=cast(Any, config), client_options=cast(Any, client), retry_config=_RETRY)
     except exceptions.UnknownConfigurationKeyError as error:
@@ -93,6 +104,7 @@ class RemoteStore(Store):
         super().__init__(uri)
         self._options = dict(options)
         self._backend = backend
+        self._sts = sts_of(uri, options)
 
     def __reduce__(self) -> tuple[Callable[..., RemoteStore], tuple[object, ...]]:
         return (
@@ -103,10 +115,20 @@ class RemoteStore(Store):
     def service(self) -> tuple[str, str]:
         found = {"endpoint": "", "region": ""}
         for key, value in self._options.items():
-            kind = "endpoint" if _ENDPOINT.fullmatch(key) else "region" if key in ("region", "aws_region") else ""
+            kind = (
+                "endpoint"
+                if _ENDPOINT.fullmatch(key) and key not in STS_OPTIONS
+                else "region"
+                if key in ("region", "aws_region")
+                else ""
+            )
             if kind and "@" not in value and "?" not in value:
                 found[kind] = value
         return found["endpoint"], found["region"]
+
+    @property
+    def sts(self) -> Sts | None:
+        return self._sts
 
     def get(self, path: str) -> bytes:
         with self._asking(path):
@@ -166,7 +188,7 @@ class RemoteStore(Store):
         finally:
             file.close()
 
-    def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
+    def reader(self, path: str, size: int | None = None, etag: str = "") -> pa.NativeFile:
         import pyarrow as pa
 
         name = self._name(path)
@@ -174,10 +196,12 @@ class RemoteStore(Store):
             if size is None or size <= _WHOLE_OBJECT_BYTES:
                 whole = obstore.get(self._backend, path)
                 size = checked_size(name, whole.meta["size"], size)
+                checked_etag(name, whole.meta["e_tag"], etag)
                 if size <= _WHOLE_OBJECT_BYTES:
                     return pa.BufferReader(pa.py_buffer(whole.bytes()))
             end = obstore.get(self._backend, path, options={"range": (size - range_file.READ_AHEAD_BYTES, size)})
             checked_size(name, end.meta["size"], size)
+            checked_etag(name, end.meta["e_tag"], etag)
             return pa.PythonFile(range_file.RangeFile(self, path, size, bytes(end.bytes())), mode="r")
 
     def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
@@ -329,7 +353,7 @@ def _checked_options(options: Mapping[str, str]) -> dict[str, str]:
             parts = _split(value, wrong)
             if parts.scheme not in ("http", "https") or not parts.hostname:
                 raise InvalidInput(wrong)
-            if parts.scheme == "http":
+            if parts.scheme == "http" and key not in STS_OPTIONS:
                 checked.setdefault("allow_http", "true")
     return checked
 

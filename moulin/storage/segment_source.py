@@ -32,7 +32,7 @@ class Held(Protocol):
 def open_segment(store: Store, facts: SegmentFacts) -> pa.NativeFile:
     """The file of a segment, to be read."""
     if facts.inline is None:
-        return store.reader(facts.path, facts.size)
+        return store.reader(facts.path, facts.size, "" if facts.adopted is None else facts.adopted.etag)
     import pyarrow as pa
 
     return pa.BufferReader(facts.inline)

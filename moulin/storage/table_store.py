@@ -13,6 +13,7 @@ from moulin.errors import Corrupt, MoulinError, NotFound
 from moulin.storage import paths
 from moulin.storage.cache import is_immutable
 from moulin.storage.interface import ObjectInfo, Store
+from moulin.storage.sts import Sts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,6 +62,10 @@ class TableStore(Store):
     def service(self) -> tuple[str, str]:
         return self._store.service
 
+    @property
+    def sts(self) -> Sts | None:
+        return self._store.sts
+
     def location(self, path: str) -> str:
         return self._store.location(path)
 
@@ -79,9 +84,9 @@ class TableStore(Store):
         with self._named(path):
             return self._store.get_ranges(path, ranges)
 
-    def reader(self, path: str, size: int | None = None) -> pa.NativeFile:
+    def reader(self, path: str, size: int | None = None, etag: str = "") -> pa.NativeFile:
         with self._named(path):
-            return self._store.reader(path, size)
+            return self._store.reader(path, size, etag)
 
     def head(self, path: str) -> ObjectInfo:
         return self._store.head(path)

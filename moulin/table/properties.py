@@ -23,6 +23,7 @@ KNOWN = {
     "moulin.merge-segment-bytes": "merge_segment_bytes",
     "moulin.history-keep-seconds": "history_keep",
     "moulin.log-sync": "log_sync",
+    "moulin.verify": "iceberg_verify",
     "moulin.memtable-bytes": "memtable_bytes",
     "moulin.level0-trigger": "level0_trigger",
     "moulin.level1-bytes": "level1_bytes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import uuid
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from moulin.catalog.upkeep.gc import collect
 from moulin.config import DAY, HOUR, MINUTE, Config
 from moulin.errors import NotFound, Unavailable
 from moulin.model.operations import Append, Delete, Expected, Restore, SetProperties
+from moulin.model.tags import EXPIRE_PREFIX, MAX_REF_AGE, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, Ref, refs_of
 from moulin.storage import paths
 from moulin.storage.store import Store, open_store
 from tests.contract.conftest import HandClock
@@ -343,3 +345,72 @@ def test_commits_that_run_during_a_clean_up_keep_their_files(
     assert [c.version for c in again.history(state.id)] == [c.version for c in catalog.history(state.id)]
     again.close()
     catalog.close()
+
+
+def test_a_name_lapses_with_its_snapshot(catalog: Catalog, clock: HandClock) -> None:
+    state = make_table(catalog)
+    old = commit(catalog, state.id, Append(added=(segment(catalog, state.id),))).version
+    names = (Ref("short", old, options={MAX_REF_AGE: int(3 * DAY * 1000)}), Ref("long", old, "branch"), Ref("tag", old))
+    commit(catalog, state.id, SetProperties({ref.key: ref.to_json() for ref in names}))
+    clock.forward(2 * DAY)
+    newer = commit(catalog, state.id, Append(added=(segment(catalog, state.id),))).version
+    collect(catalog, history_keep=0)
+    assert set(refs_of(catalog.table_by_id(state.id).properties)) == {"short", "long", "tag"}
+    clock.forward(2 * DAY)
+    collect(catalog, history_keep=0, dry_run=True)
+    assert set(refs_of(catalog.table_by_id(state.id).properties)) == {"short", "long", "tag"}
+    collect(catalog, history_keep=0)
+    assert set(refs_of(catalog.table_by_id(state.id).properties)) == {"long", "tag"}
+    commit(catalog, state.id, SetProperties({f"{EXPIRE_PREFIX}{MAX_REF_AGE}": str(int(DAY * 1000))}))
+    moved = Ref("long", newer, "branch", {MAX_REF_AGE: int(30 * DAY * 1000)})
+    commit(catalog, state.id, SetProperties({moved.key: moved.to_json()}))
+    collect(catalog, history_keep=0)
+    assert set(refs_of(catalog.table_by_id(state.id).properties)) == {"long"}
+    with pytest.raises(NotFound):
+        catalog.table_by_id(state.id, old)
+    assert catalog.table_by_id(state.id, newer).version == newer
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_branches_keep_as_many_snapshots_and_as_old_ones_as_they_say(
+    catalog: Catalog, clock: HandClock, seed: int
+) -> None:
+    """The model is Iceberg's rule, over a list of (version, time)."""
+    chance = random.Random(seed)
+    state, made = make_table(catalog), []
+    for _ in range(8):
+        clock.forward(chance.choice((HOUR, DAY)))
+        made.append((commit(catalog, state.id, Append(added=(segment(catalog, state.id),))).version, clock.now))
+        if chance.random() < 0.3:
+            commit(catalog, state.id, SetProperties({"a": str(chance.random())}))
+    properties: dict[str, str] = {}
+    for option, values in (
+        (MIN_SNAPSHOTS, range(1, 6)),
+        (MAX_SNAPSHOT_AGE, range(int(HOUR * 1000), int(4 * DAY * 1000))),
+    ):
+        if chance.random() < 0.5:
+            properties[EXPIRE_PREFIX + option] = str(chance.choice(values))
+    refs = [("main", made[-1][0], {})]
+    for name in ("a", "b"):
+        options = {MIN_SNAPSHOTS: chance.randint(1, 4)} if chance.random() < 0.5 else {}
+        options |= {MAX_SNAPSHOT_AGE: chance.randint(1, int(4 * DAY * 1000))} if chance.random() < 0.5 else {}
+        ref = Ref(name, chance.choice(made)[0], "branch", options)
+        properties[ref.key] = ref.to_json()
+        refs.append((name, ref.version, options))
+    commit(catalog, state.id, SetProperties(properties))
+    clock.forward(HOUR)
+    collect(catalog, history_keep=0)
+    wanted: set[int] = set()
+    for _, version, options in refs:
+        chain = [one for one in made if one[0] <= version]
+        least = options.get(MIN_SNAPSHOTS, int(properties.get(EXPIRE_PREFIX + MIN_SNAPSHOTS, 1)))
+        age = options.get(MAX_SNAPSHOT_AGE, int(properties.get(EXPIRE_PREFIX + MAX_SNAPSHOT_AGE, 1)))
+        young = [one for one in chain if one[1] >= clock.now - age * 10**6]
+        wanted |= {version for version, _ in {*chain[-least:], *young}}
+    assert catalog.table_by_id(state.id).oldest_version <= min(wanted)
+    for version in wanted:
+        assert catalog.table_by_id(state.id, version).version == version
+    gone = [version for version, _ in made if version < min(wanted)]
+    for version in gone[:-1]:  # the last may be what was current at the oldest time that is kept
+        with pytest.raises(NotFound):
+            catalog.table_by_id(state.id, version)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from moulin.catalog.catalog import Catalog
-from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
+from moulin.errors import AlreadyExists, Conflict, FailedPrecondition, InvalidInput, NotFound
 from moulin.model.entities import Representation
 from moulin.model.schema.values import LongType, NestedField, Schema
 from tests.contract.conftest import HandClock
@@ -235,3 +235,78 @@ def test_a_query_that_says_nothing_is_refused(abc: Catalog) -> None:
     with pytest.raises(InvalidInput, match="not both"):
         abc.create_view("d", "v", ["a"], query=good)
     assert abc.version() == version
+
+
+def test_a_replaced_query_keeps_its_versions(abc: Catalog) -> None:
+    abc.create_view("d", "v", [], query=view_query("select 1 as n"))
+    abc.set_view_properties("d", "v", {"version.history.num-entries": "3"})
+    kept = {"version.history.num-entries": "3"}
+    for number in range(2, 6):
+        abc.create_view("d", "v", [], query=view_query(f"select {number} as n", **kept), replace=True)
+    query = abc.view("d", "v").query
+    assert query is not None
+    assert query.history is not None
+    assert [one.representations[0].sql for one in query.history.versions] == [f"select {n} as n" for n in (3, 4, 5)]
+    assert query.history.current.representations == query.representations
+    assert [version_id for _, version_id in query.history.log] == [one.version_id for one in query.history.versions]
+    again = abc.create_view("d", "v", [], query=view_query("select 4 as n", **kept), replace=True).query
+    assert again is not None
+    assert again.history is not None
+    assert (len(again.history.versions), again.history.current_id) == (3, query.history.versions[1].version_id)
+
+
+def test_a_view_is_replaced_only_as_it_was_read(abc: Catalog) -> None:
+    with pytest.raises(NotFound):
+        abc.create_view("d", "v", [], query=view_query("select 1 as n"), replace=True, expected=0)
+    abc.create_view("d", "v", ["a"])
+    made = abc.create_view("d", "v", [], query=view_query("select 1 as n"), replace=True, expected=0)
+    version = abc.version()
+    for wrong in (0, 2):
+        with pytest.raises(Conflict, match="changed meanwhile"):
+            abc.create_view("d", "v", [], query=view_query("select 2 as n"), replace=True, expected=wrong)
+    assert (abc.view("d", "v"), abc.version()) == (made, version)
+
+    def change(number: int) -> bool:
+        try:
+            abc.create_view("d", "v", [], query=view_query(f"select {number} as n"), replace=True, expected=1)
+        except Conflict:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(change, range(4))) == 1
+
+
+def test_a_query_moves_to_another_database_and_a_union_does_not(abc: Catalog) -> None:
+    abc.create_database("other")
+    made = abc.create_view("d", "v", [], query=view_query("select 1 as n"))
+    abc.create_view("d", "u", ["a"])
+    moved = abc.rename_view("d", "v", "w", "other")
+    assert (moved.id, moved.database, moved.name, moved.query) == (made.id, "other", "w", made.query)
+    assert [view.name for view in abc.views("d")] == ["u"]
+    with pytest.raises(InvalidInput, match="stays in their database"):
+        abc.rename_view("d", "u", "u", "other")
+    make_table(abc, "t", "other")
+    with pytest.raises(AlreadyExists):
+        abc.rename_view("other", "w", "t", "other")
+
+
+def test_a_history_that_contradicts_itself_is_refused(abc: Catalog) -> None:
+    query = abc.create_view("d", "v", [], query=view_query("select 1 as n"))
+    query = abc.create_view("d", "v", [], query=view_query("select 2 as n"), replace=True)
+    assert query.query is not None
+    good = query.query.history
+    assert good is not None
+    for wrong in (
+        replace(good, current_id=9),
+        replace(good, versions=good.versions * 2),
+        replace(good, schemas=()),
+        replace(good, current_id=1),
+        replace(good, log=((0, 7),)),
+        replace(good, log=((-1, 1),)),
+        replace(good, location="\0"),
+        replace(good, versions=(good.versions[0], replace(good.versions[1], version_id=2**31)), current_id=2**31),
+        replace(good, versions=(replace(good.versions[0], summary={"a": "b" * (1 << 20)}), good.versions[1])),
+    ):
+        with pytest.raises(InvalidInput):
+            abc.create_view("d", "w", [], query=replace(query.query, history=wrong))

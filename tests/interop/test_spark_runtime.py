@@ -53,12 +53,39 @@ def test_spark_reads_and_writes(spark_python: Path, tmp_path: Path) -> None:
             [[1], [100], [101]],
             [[7, "z", 1], [9, "z", 2], [100, "x", None], [101, "y", None]],
             [[True]],
+            [[6], [7], [8]],
+            [[7], [8]],
+            answers[7],  # what the procedure says
+            [[5]],
         ]
+        view = lake.view("shop.bigger")
+        assert view.query is not None
+        assert view.query.history is not None
+        assert (len(view.query.history.versions), view.query.properties["owner"]) == (2, "bob")
+        assert [row.n for row in lake.sql("select n from shop.bigger order by n").collect()] == [7, 8]
         ours = lake.table("shop.made").scan().to_arrow().sort_by("id").to_pylist()
         assert [(row["id"], row["day"].isoformat()) for row in ours] == [(n, f"2024-{day}") for n, day in made.items()]
-        assert sorted(plain.scan().to_arrow()["id"].to_pylist()) == [7, 9, 100, 101]
+        assert sorted(plain.scan().to_arrow()["id"].to_pylist()) == [7, 9, 11, 100, 101]
         assert plain.at(tag="before").scan().count() == 3
         assert [field.direction.value for field in plain.state().sort_order.fields] == ["desc"]
         for table in lake.tables("shop"):
             assert check_iceberg(project(lake.context, table.id).location, Files(lake.store)) == []
         assert check(lake.own_catalog()) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_the_example_for_spark_writes_audits_and_publishes(spark_python: Path, tmp_path: Path) -> None:
+    with moulin.connect(tmp_path / "lake") as lake:
+        lake.create_database("shop")
+        orders = lake.create_table("shop.orders", [("id", "long"), ("amount", "double")])
+        orders.append([{"id": 1, "amount": 9.5}])
+        lake.branch("nightly")
+        script = Path(__file__).parents[2] / "examples" / "publish" / "with_spark.py"
+        with served(lake) as address:
+            done = run_python(spark_python, script, address, PACKAGE, str(tmp_path / "ivy"), folder=tmp_path)
+        if done.returncode and "unresolved dependency" in done.stderr:
+            pytest.skip(f"the package {PACKAGE} cannot be had")
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert done.stdout.splitlines()[-1].endswith("has 3 orders")
+        assert sorted(orders.scan().to_arrow()["id"].to_pylist()) == [1, 100, 101]

@@ -48,6 +48,7 @@ MAX_COUNT: Final = 1 << 62
 """Row ids, positions in a log, and sums: half of what a column holds, so that adding two never overflows."""
 MAX_ELEMENTS: Final = 1 << 16
 """Elements of the Parquet schema of an adopted file."""
+_MAX_LOCATION: Final = 4096
 _MAX_FIELD_ID: Final = (1 << 31) - 1
 _MAX_BOUND: Final = 1 << 16
 _MAX_SUMMARY: Final = 1 << 20
@@ -106,6 +107,9 @@ def _check_operation(table_id: UUID, operation: Operation) -> None:
                 check_text(name, "property name", MAX_KEY)
 
 
+_ADOPTED = KnownFile(FileKind.ADOPTED, None)
+
+
 def check_segment(table_id: UUID, facts: SegmentFacts) -> None:
     """Refuse the facts of a segment that cannot be one of this table."""
     if facts.adopted is None:
@@ -141,18 +145,19 @@ def check_segment(table_id: UUID, facts: SegmentFacts) -> None:
 def _check_adopted(table_id: UUID, facts: SegmentFacts, adopted: AdoptedFile) -> None:
     """A file of somebody else: its path makes nobody delete it, whatever it is."""
     where = f"segment {facts.number}"
-    if identify(facts.path) != KnownFile(FileKind.ADOPTED, None) or adopted.owner != table_id:
+    if identify(facts.path) != _ADOPTED or adopted.owner != table_id:
         raise InvalidInput(f"{facts.path[:200]!r} is not the path of a file that table {table_id} may adopt.")
     if facts.inline is not None or facts.has_lineage or facts.level:
         raise InvalidInput(f"An adopted file is a fresh segment with rows of its own, and {where} is not.")
+    check_text(adopted.location, "location of a file", _MAX_LOCATION)
     if len(adopted.field_ids) > MAX_ELEMENTS or len(adopted.etag) > MAX_KEY:
         raise InvalidInput(f"The Parquet schema of {where} has too many elements, or its ETag is too long.")
     for at in adopted.hidden_keys:
         _within(at, 0, MAX_SIZE, where, "hidden key")
-    constants = [number for number, _ in adopted.constants]
-    for number in (*adopted.field_ids, *constants):
+    numbers = (*adopted.field_ids, *(number for number, _ in adopted.constants))
+    for number in (min(numbers, default=0), max(numbers, default=0)):
         _within(number, 0, _MAX_FIELD_ID, where, "field_id")
-    named = [number for number in (*adopted.field_ids, *constants) if number]
+    named = [number for number in numbers if number]
     if len(set(named)) != len(named):
         raise InvalidInput(f"Two columns of {where} have the same field id.")
     if any(len(value or b"") > _MAX_BOUND for _, value in adopted.constants):
@@ -169,6 +174,16 @@ def _check_inline(facts: SegmentFacts, where: str) -> None:
 
 
 def _check_column(column: ColumnFacts, where: str) -> None:
+    counts = column.values, column.nulls, column.nans or 0, column.size
+    if not 1 <= column.field_id <= _MAX_FIELD_ID or min(counts) < 0 or max(counts) > MAX_COUNT:
+        _refuse_counts(column, where)
+    if column.nulls > column.values or (column.nans or 0) > column.values:
+        raise InvalidInput(f"Field {column.field_id} of {where} has more nulls or NaNs than values.")
+    if len(column.lower or b"") > _MAX_BOUND or len(column.upper or b"") > _MAX_BOUND:
+        raise InvalidInput(f"A bound of field {column.field_id} of {where} has more than {_MAX_BOUND} bytes.")
+
+
+def _refuse_counts(column: ColumnFacts, where: str) -> None:
     _within(column.field_id, 1, _MAX_FIELD_ID, where, "field_id")
     for name, value in (
         ("values", column.values),
@@ -177,10 +192,6 @@ def _check_column(column: ColumnFacts, where: str) -> None:
         ("size of a column", column.size),
     ):
         _within(value, 0, MAX_COUNT, where, name)
-    if max(column.nulls, column.nans or 0) > column.values:
-        raise InvalidInput(f"Field {column.field_id} of {where} has more nulls or NaNs than values.")
-    if max(len(column.lower or b""), len(column.upper or b"")) > _MAX_BOUND:
-        raise InvalidInput(f"A bound of field {column.field_id} of {where} has more than {_MAX_BOUND} bytes.")
 
 
 def _check_vector(table_id: UUID, vector: VectorFacts) -> None:

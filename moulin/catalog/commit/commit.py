@@ -23,8 +23,8 @@ from moulin.catalog.sql.draft import MOST_DELTAS, SEQUENCES_PER_DELTA, Draft
 from moulin.errors import InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.ids import new_snapshot_id
-from moulin.model.operations import AlterSchema, Append, DataOperation, Fill, IndexOperation, Restore, Upsert
-from moulin.model.schema.change import CastColumn
+from moulin.model.operations import AlterSchema, DataOperation, Fill, IndexOperation, Restore, Upsert
+from moulin.model.schema.change import CastColumn, ReplaceColumns
 
 
 def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
@@ -61,7 +61,7 @@ def fill(draft: Draft, table_id: UUID, first: FirstRows) -> None:
         regions.begin(draft, table_id, first.regions)
     elif first.regions:
         raise InvalidInput(f"{state.full_name} has no primary key, and so no regions.")
-    operation = Upsert(added=first.segments) if keyed else Append(added=first.segments)
+    operation = Upsert(added=first.segments) if keyed else first.operation
     snapshot = sa.select(s.table_commits.c.snapshot_id).where(s.table_commits.c.table_id == table_id)
     snapshot_id = int(draft.connection.execute(snapshot).scalar_one())
     _apply(draft, [TableCommit(table_id, draft.version, operation, snapshot_id=snapshot_id)], {table_id: 1})
@@ -119,6 +119,7 @@ def _apply(draft: Draft, commits: Sequence[TableCommit], ordinals: dict[UUID, in
             draft.longest_chain = max(draft.longest_chain, row.deltas - row.inline)
     for commit in commits:
         if isinstance(commit.operation, AlterSchema) and any(
-            isinstance(c, CastColumn) for c in commit.operation.changes
+            isinstance(c, CastColumn | ReplaceColumns) for c in commit.operation.changes
         ):
             data.require_cast(TableChange(draft, commit))
+            settings.require_sources(TableChange(draft, commit))

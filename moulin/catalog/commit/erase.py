@@ -18,7 +18,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import tables
-from moulin.catalog.segments import bases
+from moulin.catalog.segments import bases, column_sets
 from moulin.catalog.segments.live import time_class
 from moulin.catalog.segments.sql_rows import select_spans, vector_row
 from moulin.catalog.sql import schema as s
@@ -28,7 +28,7 @@ from moulin.catalog.tasks import merge_tasks
 from moulin.formats import erasure as scrubbing
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
-from moulin.model.facts import SegmentFacts, VectorFacts
+from moulin.model.facts import ColumnFile, SegmentFacts, VectorFacts
 from moulin.model.ids import new_snapshot_id
 from moulin.model.operations import Kind
 from moulin.storage import paths
@@ -39,18 +39,20 @@ class PreparedErase:
     """What an erase has written: scrubbed segments, and a vector for each one that a span of theirs has (0: none).
 
     `owners` are the tables in whose folders the vectors lie. `removed` are segments of which every row goes. All
-    segments that tables of the `family` had at `read_version` were looked at, and those of `examined` that came since.
-    `partitions` are those that no segment had then. `sources` are the files that were read, by segment.
+    segments that tables of the `family` had at `read_version` were looked at, and those of `examined` that came since,
+    each with the number of its set of column files. `partitions` are those that no segment had then. `sources` are the
+    files that were read, by segment. `columns` are the column files of the segments, by the paths that they had.
     """
 
     id: UUID
     table_id: UUID
     family: frozenset[UUID]
     read_version: int
-    examined: frozenset[int]
+    examined: frozenset[tuple[int, int]]
     partitions: frozenset[int]
     sources: Mapping[int, str]
     segments: tuple[SegmentFacts, ...]
+    columns: Mapping[str, ColumnFile]
     vectors: Mapping[tuple[int, int], VectorFacts]
     owners: Mapping[tuple[int, int], UUID]
     removed: frozenset[int]
@@ -94,6 +96,9 @@ def apply(draft: Draft, prepared: PreparedErase) -> Erased:
     _drop_coverage(connection, changed, done)
     _replace_vectors(draft, prepared, done)
     _replace_segments(connection, prepared)
+    for path, file in sorted(prepared.columns.items()):
+        column_sets.replace_file(connection, path, file)
+        done.erasure.column_files.add(before=path, after=codec.encode_file(file))
     partitions = _partitions_of(connection, prepared.removed) | prepared.partitions
     _remove(connection, prepared.removed)
     _drop_partitions(connection, prepared.family, partitions)
@@ -122,16 +127,15 @@ def _still(connection: sa.Connection, prepared: PreparedErase) -> list[UUID]:
 
 
 def _require_examined(connection: sa.Connection, prepared: PreparedErase, changed: Sequence[int]) -> None:
-    p = s.segment_spans
-    filled = sa.select(p.c.segment).where(p.c.table_id.in_(prepared.family), p.c.columns_id != 0)
-    if connection.execute(filled.limit(1)).first() is not None:
-        raise Moved  # and then refused
-    came = sa.select(p.c.segment).join(s.segments, s.segments.c.number == p.c.segment).distinct()
+    p, g = s.segment_spans, s.segments
+    came = sa.select(p.c.segment, p.c.columns_id).join(g, g.c.number == p.c.segment).distinct()
     came = came.where(p.c.table_id.in_(prepared.family), p.c.added_version > prepared.read_version)
-    came = came.where(s.segments.c.added_version > prepared.read_version)
-    if not prepared.examined.issuperset(connection.execute(came).scalars()):
+    came = came.where(sa.or_(g.c.added_version > prepared.read_version, p.c.columns_id != 0))
+    if not prepared.examined.issuperset(map(tuple, connection.execute(came))):
         raise Moved
-    g = s.segments
+    files = column_sets.of_segments(connection, [facts.number for facts in prepared.segments])
+    if files.keys() != prepared.columns.keys():
+        raise Moved
     for chunk in chunks(changed):
         for row in connection.execute(sa.select(g.c.number, g.c.path).where(g.c.number.in_(chunk))):
             if row.path != prepared.sources[row.number]:
@@ -166,6 +170,7 @@ def _sums(connection: sa.Connection, row: Any, numbers: Sequence[int]) -> dict[s
 
 def _old_files(connection: sa.Connection, changed: Sequence[int], done: Erased) -> None:
     """The files that segments have, all of them: what another kind of file would be added to."""
+    done.files.update(column_sets.of_segments(connection, changed))
     g = s.segments
     for chunk in chunks(changed):
         for row in connection.execute(sa.select(g).where(g.c.number.in_(chunk))):
@@ -251,6 +256,9 @@ def _replace_segments(connection: sa.Connection, prepared: PreparedErase) -> Non
 
 
 def _remove(connection: sa.Connection, removed: Iterable[int]) -> None:
+    for names in chunks(sorted(column_sets.of_segments(connection, removed))):
+        for files in (s.column_sets, s.column_files):
+            connection.execute(files.delete().where(files.c.path.in_(names)))
     for chunk in chunks(sorted(removed)):
         for table in (s.segment_spans, s.span_masks, s.index_coverage, s.merge_task_inputs):
             connection.execute(table.delete().where(table.c.segment.in_(chunk)))

@@ -1,6 +1,6 @@
 """Column files come and go: fills of pending columns, their completion, and columns that are dropped."""
 
-# Decisions: docs/decisions/0420, docs/decisions/0421
+# Decisions: docs/decisions/0420, docs/decisions/0421, docs/decisions/0472
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.conflicts import Verdict
 from moulin.model.entities import TableState
-from moulin.model.filling import Filling, fillings_of
+from moulin.model.filling import Filling, fillings_of, unwritable
 from moulin.model.operations import Fill
-from moulin.model.schema.change import CastColumn, DropColumn, FillColumn, SchemaChange
+from moulin.model.schema.change import CastColumn, DropColumn, FillColumn, SchemaChange, WidenColumn
 from moulin.model.schema.schema import find_column, nested_ids
-from moulin.model.tags import FILLING_PREFIX
+from moulin.model.tags import COMPUTED_PREFIX, FILLING_PREFIX
+
+_TAKES_VALUES = (DropColumn, CastColumn, WidenColumn)
 
 
 def apply_fill(change: TableChange, operation: Fill) -> None:
@@ -89,7 +91,7 @@ def replace_columns(change: TableChange, spans: Sequence[tuple[Any, Files]]) -> 
     ]
     change.connection.execute(s.segment_spans.insert(), reopened)
     own = [span.segment for span, _ in spans if span.table_id == change.table_id]
-    live = segments.by_number(change.connection, change.table_id, own, change.draft.version)
+    live = segments.by_number(change.connection, change.table_id, own, change.draft.version, with_columns=False)
     for segment in live.values():
         ref = pb.DataFileRef(path=segment.facts.path, number=segment.facts.number, status=codec.EXISTING)
         if segment.vector:
@@ -106,16 +108,23 @@ def alter(change: TableChange, before: TableState, after: TableState, changes: S
     _keep_inputs(change, before, pending, changes)
     filled = [one for one in changes if isinstance(one, FillColumn)]
     for one in filled:
-        _require_complete(change, pending, one)
+        _require_complete(change, before, pending, one)
     kept = {field.field_id for field in after.schema.fields}
     over = {name: one for name, one in pending.items() if one.placeholder not in kept}
-    if over:
-        gone = {one.key for one in over.values()}
+    marks = {f"{COMPUTED_PREFIX}{one.number}": pending[one.name].sql or "" for one in filled}
+    gone = {one.key for one in over.values()}
+    gone |= {key for key in change.row.properties if key.startswith(COMPUTED_PREFIX) and not _names(key, kept)}
+    if gone or marks:
         held = {key: text for key, text in change.row.properties.items() if key not in gone}
-        change.updates["properties"] = held
+        change.updates["properties"] = {**held, **marks}
     dropped = {field.field_id for field in before.schema.fields} - kept
     dropped |= {one.number for one in over.values() if one.number not in kept}
     _detach(change, dropped, kept | {one.number for name, one in pending.items() if name not in over})
+
+
+def _names(key: str, kept: Collection[int]) -> bool:
+    """Whether the mark of a computed column is that of one of the fields `kept`."""
+    return key.removeprefix(COMPUTED_PREFIX) in map(str, kept)
 
 
 def _detach(change: TableChange, dropped: Collection[int], kept: Collection[int]) -> None:
@@ -149,25 +158,36 @@ def _keep_inputs(
     if not pending:
         return
     for one in changes:
-        if not isinstance(one, DropColumn | CastColumn) or one.name not in {f.name for f in before.schema.fields}:
+        if not isinstance(one, _TAKES_VALUES) or one.name not in {f.name for f in before.schema.fields}:
+            continue
+        if isinstance(one, WidenColumn):
+            if one.name in pending:
+                raise _is_filled(change, one.name, "widen")
             continue
         ids = nested_ids(find_column(before.schema, one.name))
-        if user := next((name for name, wait in pending.items() if ids & set(wait.reads)), None):
+        if user := next((n for n, wait in pending.items() if n != one.name and ids & set(wait.reads)), None):
             raise FailedPrecondition(
                 f"Column {one.name} of {change.name} stays until {user} is complete, which is computed from it: run "
                 f"the fill to its end, or drop {user} first."
             )
         if isinstance(one, CastColumn) and one.name in pending:
-            raise FailedPrecondition(
-                f"Column {one.name} of {change.name} is being filled: cast it once it is complete."
-            )
+            raise _is_filled(change, one.name, "cast")
 
 
-def _require_complete(change: TableChange, pending: dict[str, Filling], filled: FillColumn) -> None:
+def _is_filled(change: TableChange, name: str, what: str) -> FailedPrecondition:
+    return FailedPrecondition(f"Column {name} of {change.name} is being filled: {what} it once it is complete.")
+
+
+def _require_complete(change: TableChange, before: TableState, pending: dict[str, Filling], filled: FillColumn) -> None:
     """Every live segment has the values, and whatever the logs of a keyed table have is in segments."""
     wait = pending.get(filled.name)
     if wait is None or wait.number != filled.number or wait.type != filled.type:
         raise _gone(change, f"column {filled.name}", "pending", "not pending any more")
+    if wait.again and find_column(before.schema, filled.name).required:
+        raise FailedPrecondition(
+            f"Column {filled.name} of {change.name} is NOT NULL by now, and new values may be null: make it nullable, "
+            "and compute it again."
+        )
     required.require_held(change, f"the fill of column {filled.name}")
     p = s.segment_spans
     for level in _levels(change):
@@ -181,7 +201,7 @@ def refuse_values(change: TableChange, added: Sequence[Any]) -> None:
     if not any(key.startswith(FILLING_PREFIX) for key in change.row.properties):
         return
     state = tables.load(change.connection, change.row)
-    for name, wait in fillings_of(change.row.properties, state.schema).items():
+    for name, wait in unwritable(change.row.properties, state.schema).items():
         ids = nested_ids(find_column(state.schema, name))
         for facts in added:
             if any(column.nulls < column.values for column in facts.columns if column.field_id in ids):

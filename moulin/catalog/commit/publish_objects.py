@@ -8,6 +8,7 @@ are on the branch, and what they are on main. What only one side changed is take
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -36,15 +37,22 @@ def began(connection: sa.Connection, of_database: Mapping[UUID, UUID], of_view: 
             str(own): {"name": named[main].name, "properties": named[main].properties}
             for main, own in of_database.items()
         },
-        "views": {str(of_view[row.id]): {"origin": str(row.id), **_content(connection, row)} for row in views},
+        "views": {
+            str(of_view[row.id]): {"origin": str(row.id), **_content(connection, row, row.database_id)} for row in views
+        },
     }
 
 
-def _content(connection: sa.Connection, row: Any, renamed: Mapping[UUID, UUID] | None = None) -> dict[str, Any]:
-    """What makes a view; `renamed` gives main's tables by those of a branch."""
+def _content(
+    connection: sa.Connection, row: Any, database_id: UUID, renamed: Mapping[UUID, UUID] | None = None
+) -> dict[str, Any]:
+    """What makes a view of a database of main; `renamed` gives main's tables by those of a branch."""
     m = s.view_members
     members = connection.execute(sa.select(m.c.table_id).where(m.c.view_id == row.id).order_by(m.c.ordinal)).scalars()
     found = {name: getattr(row, name) for name in _CONTENT}
+    if row.history_json is not None:
+        found["history"] = hashlib.sha256(row.history_json.encode()).hexdigest()
+    found["database"] = str(database_id)
     return {**found, "members": [str((renamed or {}).get(member, member)) for member in members]}
 
 
@@ -242,7 +250,8 @@ class Objects:
             main = self._connection.execute(sa.select(v).where(v.c.id == UUID(then["origin"]))).first()
             if own_id in live or main is None or main.tombstoned_at is not None:
                 continue
-            if _content(self._connection, main) != _without_origin(then):
+            content = _content(self._connection, main, main.database_id)
+            if content != _noted(then, content):
                 advice = "Drop it on main yourself, or resurrect it on the branch."
                 raise self._conflict(f"View {main.name!r}", "was dropped", "was changed", advice)
             bury(self._draft, v, main, self._grace)
@@ -253,11 +262,11 @@ class Objects:
         rows = self._connection.execute(sa.select(c.c.own_id, c.c.source_id).where(c.c.branch_id == self._branch.id))
         renamed: dict[UUID, UUID] = {row.own_id: row.source_id for row in rows}
         for row in self._views(live=True):
-            content = _content(self._connection, row, renamed)
+            content = _content(self._connection, row, self._main[row.database_id], renamed)
             then = self._noted_views.get(str(row.id))
             if then is None:
                 self._store_view(new_id(), row, content, is_new=True)
-            elif content != _without_origin(then):
+            elif content != _noted(then, content):
                 self._change_view(row, content, then)
 
     def _change_view(self, row: Any, content: dict[str, Any], then: Mapping[str, Any]) -> None:
@@ -266,10 +275,10 @@ class Objects:
         if main is None or main.tombstoned_at is not None:
             advice = "Resurrect it on main, or drop it on the branch."
             raise self._conflict(f"View {then['name']!r}", "was changed", "was dropped", advice)
-        now = _content(self._connection, main)
+        now = _content(self._connection, main, main.database_id)
         if now == content:
             return
-        if now != _without_origin(then):
+        if now != _noted(then, now):
             advice = "Make it the same on both sides."
             raise self._conflict(f"View {then['name']!r}", "was changed", "was changed", advice)
         self._store_view(main.id, row, content, is_new=False)
@@ -277,15 +286,17 @@ class Objects:
     def _store_view(self, view_id: UUID, row: Any, content: dict[str, Any], *, is_new: bool) -> None:
         v, m = s.views, s.view_members
         database_id = self._main[row.database_id]
-        values = {name: content[name] for name in _CONTENT} | {"query_version": row.query_version}
+        values = {name: content[name] for name in _CONTENT}
+        values |= {"query_version": row.query_version, "history_json": row.history_json}
         if is_new:
             self._require_free(database_id, row.name)
             values |= {"id": view_id, "database_id": database_id, "created_at": self._draft.now}
             self._connection.execute(v.insert().values(values))
         else:
             main = self._connection.execute(sa.select(v).where(v.c.id == view_id)).one()
-            if main.name != row.name:
+            if (main.name, main.database_id) != (row.name, database_id):
                 self._require_free(database_id, row.name)
+            values["database_id"] = database_id
             if row.query_version is not None:
                 values["query_version"] = max(row.query_version, (main.query_version or 0) + 1)
             self._connection.execute(v.update().where(v.c.id == view_id).values(values))
@@ -299,5 +310,6 @@ class Objects:
         add_rows(self._draft, v, [view_id])
 
 
-def _without_origin(then: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in then.items() if key != "origin"}
+def _noted(then: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
+    """What was noted of a view, to be compared with what it is. Older releases noted no database: none changed it."""
+    return {"database": like["database"], **{key: value for key, value in then.items() if key != "origin"}}

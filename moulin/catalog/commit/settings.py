@@ -72,6 +72,20 @@ def require_schema_as_read(change: TableChange) -> None:
         raise change.stale("the schema", "as read", "changed", moved)
 
 
+def require_sources(change: TableChange) -> None:
+    """After columns were replaced: what partitioning, sort order and event time rest on must be there."""
+    state = tables.load(change.connection, tables.find_by_id(change.connection, change.table_id))
+    sources = {one.source_id for one in state.spec.fields} | {one.source_id for one in state.sort_order.fields}
+    if state.event_time is not None:
+        sources.add(state.event_time)
+    if lost := sources - set(state.schema.field_ids):
+        before = next(one for one in state.schemas.values() if min(lost) in one.field_ids)
+        raise FailedPrecondition(
+            f"Column {before.find_column_name(min(lost))} of {change.name} stays: partitioning, sort order or event "
+            "time rest on it. Replace these in the same commit, or drop the table and make another."
+        )
+
+
 def _keep_regions(change: TableChange, changed: Schema) -> None:
     """The region spec names key columns: they keep their names."""
     try:

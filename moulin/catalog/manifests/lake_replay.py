@@ -207,12 +207,13 @@ def view_row(row: pb.View) -> dict[str, Any]:
 
 def _query(row: pb.ViewQuery | None) -> dict[str, Any]:
     if row is None:
-        return dict.fromkeys(("representations", "schema_json", "properties", "query_version"))
+        return dict.fromkeys(("representations", "schema_json", "properties", "query_version", "history_json"))
     return {
         "representations": [{"dialect": one.dialect, "sql": one.sql} for one in row.representations],
         "schema_json": row.schema_json,
         "properties": json.loads(row.properties_json),
         "query_version": row.version,
+        "history_json": row.history_json if row.HasField("history_json") else None,
     }
 
 

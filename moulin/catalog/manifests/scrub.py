@@ -20,7 +20,7 @@ from moulin.catalog.sql.pool import Pool, chunks
 from moulin.errors import Corrupt
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
-from moulin.formats.erasure import Scrubber, described
+from moulin.formats.erasure import Scrubber, column_files, described
 from moulin.storage import paths
 from moulin.storage.store import Store
 
@@ -61,7 +61,9 @@ def scrub_object(pool: Pool, store: Store, path: str, scrubber: Scrubber) -> Ite
         raise Corrupt(f"{path} was written by a newer version: erase with that one.")
     with pool.read() as connection:
         forgotten = described(decoded.manifest) - _known(connection, sorted(described(decoded.manifest)))
-    if scrubber.scrub(decoded.manifest, forgotten):
+        paths_there = column_files(decoded.manifest)
+        gone = paths_there - _known_files(connection, sorted(paths_there))
+    if scrubber.scrub(decoded.manifest, forgotten, gone):
         clean = codec.encode(decoded.manifest, full=decoded.full)
         store.put(path, clean)
         yield Rewritten(path, hashlib.sha256(clean).hexdigest())
@@ -78,6 +80,14 @@ def _manifests(store: Store, table_ids: Iterable[UUID]) -> Iterator[str]:
         found = paths.parse_table_manifest(f"{paths.tables_prefix()}/{name}")
         if found is not None and found[0] in wanted:
             yield info.path
+
+
+def _known_files(connection: sa.Connection, every: Sequence[str]) -> set[str]:
+    f = s.column_files
+    found: set[str] = set()
+    for chunk in chunks(every):
+        found.update(connection.execute(sa.select(f.c.path).where(f.c.path.in_(chunk))).scalars())
+    return found
 
 
 def _known(connection: sa.Connection, numbers: Sequence[int]) -> set[int]:

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.catalog.sql.pool import chunks
+from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
 from moulin.model.entities import BasePath
 from moulin.model.facts import SegmentFacts
@@ -98,6 +99,9 @@ def file_digest(path: str) -> bytes:
     return hashlib.sha256(path.encode()).digest()[:16]
 
 
+_REMEMBER = Prepared(s.adopted_files.insert())
+
+
 def remember(connection: sa.Connection, table_id: UUID, digests: Collection[bytes]) -> None:
     """Note that a table has adopted files; those that are noted already stay."""
     a = s.adopted_files
@@ -105,7 +109,7 @@ def remember(connection: sa.Connection, table_id: UUID, digests: Collection[byte
         mine = sa.select(a.c.digest).where(a.c.table_id == table_id, a.c.digest.in_(chunk))
         known = set(connection.execute(mine).scalars())
         if new := [{"table_id": table_id, "digest": digest} for digest in chunk if digest not in known]:
-            connection.execute(a.insert(), new)
+            _REMEMBER.run(connection, *new)
 
 
 def remembered(connection: sa.Connection, table_id: UUID) -> list[bytes]:
@@ -137,6 +141,16 @@ def _live_paths(connection: sa.Connection, table_id: UUID, wanted: Sequence[str]
         query = sa.select(g.c.path).where(sa.text(s.IN_BASE_PATH), g.c.path.in_(chunk), sa.exists().where(live))
         found += connection.execute(query).scalars()
     return sorted(found)
+
+
+def segments_at(connection: sa.Connection, wanted: Sequence[str]) -> dict[int, str]:
+    """Numbers and paths of segments, of any table and version, whose files lie at paths `wanted` below base paths."""
+    g = s.segments
+    found: dict[int, str] = {}
+    for chunk in chunks(list(wanted)):
+        query = sa.select(g.c.number, g.c.path).where(sa.text(s.IN_BASE_PATH), g.c.path.in_(chunk))
+        found.update((row.number, row.path) for row in connection.execute(query))
+    return found
 
 
 def check_added(draft: Draft, table_id: UUID, table: str, added: Iterable[SegmentFacts], *, again: bool) -> None:
@@ -180,4 +194,5 @@ __all__ = [
     "list_all",
     "remember",
     "remembered",
+    "segments_at",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -9,7 +10,7 @@ from uuid import UUID
 
 from moulin.errors import InvalidInput, NotFound
 from moulin.model.entities import TableState
-from moulin.model.facts import SegmentFacts
+from moulin.model.facts import SegmentFacts, VectorFacts
 from moulin.model.key.key import with_key
 from moulin.model.key.region import RegionSpec
 from moulin.model.layout.event_time import event_time_id
@@ -24,6 +25,7 @@ from moulin.model.layout.partition_spec import (
 )
 from moulin.model.layout.sort_order import SortOrder
 from moulin.model.names import check_column_name
+from moulin.model.operations import Append
 from moulin.model.schema.defaults import coerce_default
 from moulin.model.schema.schema import MAX_FIELD_ID, check_field_count, column_path
 from moulin.model.schema.types import check_storable, check_unique
@@ -55,11 +57,17 @@ class NewTable:
 class FirstRows:
     """The rows that a table is made with. A keyed table's regions come with them, with the numbers that segments name.
 
-    The segments lie in the folder of the table's id, which was chosen before.
+    The segments lie in the folder of the table's id, which was chosen before. `vectors` hides rows of them, by segment.
     """
 
     segments: tuple[SegmentFacts, ...]
     regions: Mapping[PartitionTuple, int]
+    vectors: Mapping[int, VectorFacts] = dataclasses.field(default_factory=dict)
+
+    @property
+    def operation(self) -> Append:
+        """What adds them."""
+        return Append(added=self.segments, added_vectors=self.vectors)
 
 
 def foreseen(new: NewTable, database: str, name: str) -> TableState:
@@ -171,7 +179,8 @@ def _check_key(new: NewTable) -> None:
     keyed = with_key(new.schema, names)
     if keyed.fields != new.schema.fields:
         raise InvalidInput("The columns of a primary key are required.")
-    if [field.source_id for field in new.sort_order.fields] != list(ids):
+    by_columns = all(isinstance(field.transform, IdentityTransform) for field in new.sort_order.fields)
+    if not by_columns or [field.source_id for field in new.sort_order.fields] != list(ids):
         raise InvalidInput("A keyed table is sorted by its key.")
 
 
@@ -210,8 +219,9 @@ def _check_order(new: NewTable) -> None:
     seen = set()
     for field in new.sort_order.fields:
         column = _column(new.schema, field.source_id, "sort order")
-        if not isinstance(field.transform, IdentityTransform) or field.source_id in seen:
-            raise InvalidInput(f"Rows are sorted by columns alone, each once: not by {field.transform} of {column}.")
-        seen.add(field.source_id)
+        key = field.source_id, field.transform
+        if not _fits(field.transform, new.schema.find_type(field.source_id)) or key in seen:
+            raise InvalidInput(f"Rows cannot be sorted by {field.transform} of column {column}, or twice.")
+        seen.add(key)
     if bool(new.sort_order.fields) != bool(new.sort_order.order_id):
         raise InvalidInput("A sort order has an id from 1 on; 0 is the one without fields.")

@@ -4,11 +4,12 @@ A query names tables and views by name, and the catalog does not read it: it hol
 may change or go. The columns of `s.views` that only queries have are null in unions.
 """
 
-# Decisions: docs/decisions/0255
+# Decisions: docs/decisions/0255, docs/decisions/0500
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace as replace_values
 from typing import Any
 from uuid import UUID
 
@@ -19,15 +20,16 @@ from moulin.catalog.objects.names import NameOrId, by_key, live_tables, require_
 from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombstone_of
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
-from moulin.errors import FailedPrecondition, InvalidInput
-from moulin.model.entities import Named, Representation, View, ViewQuery
+from moulin.errors import Conflict, FailedPrecondition, InvalidInput, NotFound
+from moulin.model import view_history
+from moulin.model.entities import Named, Representation, View, ViewQuery, ViewVersion
 from moulin.model.ids import new_id
 from moulin.model.names import check_new_name
 from moulin.model.schema.documents import schema_from_json, schema_to_json
 from moulin.model.schema.types import check_unique
-from moulin.model.texts import MAX_KEY, check_text, check_texts
+from moulin.model.texts import check_text, check_texts
 
-_NO_QUERY = dict.fromkeys(("representations", "schema_json", "properties", "query_version"))
+_NO_QUERY = dict.fromkeys(("representations", "schema_json", "properties", "query_version", "history_json"))
 
 
 def find(connection: sa.Connection, database: NameOrId, key: NameOrId, *, include_dropped: bool = False) -> Any:
@@ -48,10 +50,12 @@ def create(
     *,
     query: ViewQuery | None = None,
     replace: bool = False,
+    expected: int | None = None,
 ) -> View:
     """A union of `members`, or a view of `query`. With `replace`, it takes the place of a view that has the name.
 
-    One that takes the place of another keeps its id.
+    One that takes the place of another keeps its id, and the versions of a query, unless `query` brings a history. With
+    `expected`, the view that is replaced must be there and have changed so often: else NotFound or Conflict.
     """
     check_new_name(name, "view")
     if description is not None:
@@ -61,10 +65,14 @@ def create(
         _check_query(query, members)
     ids = [] if query is not None else _member_ids(draft.connection, parent, members)
     row = _live(draft.connection, parent, name) if replace else None
+    if expected is not None:
+        _require_unchanged(parent, name, row, expected)
     if row is None:
         require_free_name(draft.connection, parent, name)
     view_id = new_id() if row is None else row.id
     version = 1 if row is None else (row.query_version or 0) + 1
+    if query is not None and query.history is None and row is not None and row.representations is not None:
+        query = _continued(query, to_view(draft.connection, row), draft.now)
     values = {"description": description, **(_NO_QUERY if query is None else _query_values(query, version))}
     if row is None:
         values |= {"id": view_id, "database_id": parent.id, "name": name, "created_at": draft.now}
@@ -110,13 +118,21 @@ def list_all(connection: sa.Connection, database: NameOrId, *, include_dropped: 
     return [to_view(connection, row) for row in connection.execute(query).all()]
 
 
-def rename(draft: Draft, database: NameOrId, key: NameOrId, new_name: str) -> View:
+def rename(
+    draft: Draft, database: NameOrId, key: NameOrId, new_name: str, new_database: NameOrId | None = None
+) -> View:
+    """Another name for a view, in another database too if it is a query: a union stays beside its tables."""
     check_new_name(new_name, "view")
-    parent = databases.find(draft.connection, database)
     row = find(draft.connection, database, key)
-    if new_name != row.name:
-        require_free_name(draft.connection, parent, new_name)
-        draft.connection.execute(s.views.update().where(s.views.c.id == row.id).values(name=new_name))
+    target = databases.find_parent(draft.connection, database if new_database is None else new_database)
+    if target.id != row.database_id:
+        databases.require_same_branch(draft.connection, row.database_id, target)
+        if row.representations is None:
+            raise InvalidInput("A union of tables stays in their database: make it there, and drop this one.")
+    if (new_name, target.id) != (row.name, row.database_id):
+        require_free_name(draft.connection, target, new_name)
+        values = {"name": new_name, "database_id": target.id}
+        draft.connection.execute(s.views.update().where(s.views.c.id == row.id).values(values))
         add_rows(draft, s.views, [row.id])
     return _by_id(draft.connection, row.id)
 
@@ -167,19 +183,31 @@ def _live(connection: sa.Connection, parent: Any, name: str) -> Any:
 def _check_query(query: ViewQuery, members: Sequence[NameOrId]) -> None:
     if members:
         raise InvalidInput("A view unites tables or has a query, not both.")
-    dialects = [one.dialect for one in query.representations]
-    if not dialects or len(set(dialects)) != len(dialects):
-        raise InvalidInput("A view has one text for each of its dialects, and at least one.")
-    for one in query.representations:
-        if not check_text(one.dialect, "dialect of a view", MAX_KEY).strip():
-            raise InvalidInput("A text of a view needs the name of its dialect, such as spark.")
-        if not check_text(one.sql, "text of a view").strip():
-            raise InvalidInput("The text of a view is a query, and this one is empty.")
+    view_history.check_dialects(query.representations)
     if not query.schema.fields:
         raise InvalidInput("A view needs at least one column.")
     check_unique(query.schema.fields, "The view")
     check_text(schema_to_json(query.schema), "schema of a view")
     _check_properties(query.properties)
+    view_history.check_history(query)
+
+
+def _require_unchanged(parent: Any, name: str, row: Any, expected: int) -> None:
+    if row is None:
+        raise NotFound(f"View {parent.name}.{name} does not exist.")
+    if (row.query_version or 0) != expected:
+        raise Conflict(f"View {parent.name}.{name} was changed meanwhile: read it again.", requirement="the view")
+
+
+def _continued(query: ViewQuery, before: View, now: int) -> ViewQuery:
+    """The query as one version more of the view that it replaces."""
+    assert before.query is not None
+    history = before.query.history or view_history.begun(before.query, before.database, before.created_at)
+    texts, summary = query.representations, {"engine-name": "moulin"}
+    version = ViewVersion(history.current_id, now // 1_000_000, 0, summary, texts, (before.database,))
+    history = view_history.extended(history, query.schema, version)
+    history = view_history.trimmed(history, view_history.kept(query.properties))
+    return replace_values(query, schema=history.schema, history=history)
 
 
 def _check_properties(properties: Mapping[str, str]) -> None:
@@ -195,6 +223,7 @@ def _query_values(query: ViewQuery, version: int) -> dict[str, Any]:
         "schema_json": schema_to_json(query.schema),
         "properties": dict(query.properties),
         "query_version": version,
+        "history_json": None if query.history is None else view_history.history_to_json(query.history),
     }
 
 
@@ -241,4 +270,5 @@ def _to_query(row: Any) -> ViewQuery:
         schema_from_json(row.schema_json),
         row.properties,
         row.query_version,
+        None if row.history_json is None else view_history.history_from_json(row.history_json),
     )

@@ -122,3 +122,18 @@ def is_needed() -> sa.ColumnElement[bool]:
     )
     is_base = sa.exists().where(clone.c.base_id == t.c.id).correlate(t)
     return sa.or_(is_base, lent, lent_vector, lent_columns, listed)
+
+
+def folders(connection: sa.Connection, table_id: UUID, length: int) -> set[str]:
+    """The first `length` letters of the paths of all files that some version of a table has, or of its base.
+
+    A table has files in the folders of others: a clone in that of its base, and one that a branch was published to in
+    that of the branch's table.
+    """
+    base = connection.execute(sa.select(s.tables.c.base_id).where(s.tables.c.id == table_id)).scalar()
+    tables = [table_id] if base is None else [table_id, base]
+    p, v, g = s.segment_spans, s.deletion_vectors, s.segments
+    begins = [sa.func.substr(source.c.path, 1, length) for source in (g, v)]
+    files = sa.select(begins[0]).join(p, p.c.segment == g.c.number).where(p.c.table_id.in_(tables)).distinct()
+    vectors = sa.select(begins[1]).join(p, p.c.vector_id == v.c.id).where(p.c.table_id.in_(tables)).distinct()
+    return {*connection.execute(files).scalars(), *connection.execute(vectors).scalars()}

@@ -1,10 +1,10 @@
 """Sets of column files: which files a span has beside that of its segment."""
 
-# Decisions: docs/decisions/0420
+# Decisions: docs/decisions/0420, docs/decisions/0470
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +32,35 @@ def load(connection: sa.Connection, ids: Iterable[int]) -> dict[int, Files]:
             if row.path not in files:
                 files[row.path] = codec.decode_file(pb.ColumnFileRef.FromString(row.facts))
     return {number: tuple(files.values()) for number, files in found.items()}
+
+
+def owners(connection: sa.Connection, sets: Mapping[int, Files]) -> dict[str, UUID]:
+    """The table in whose folder each file of some sets lies, by path."""
+    f, found = s.column_files, dict[str, UUID]()
+    for chunk in chunks(sorted({file.path for files in sets.values() for file in files})):
+        query = sa.select(f.c.path, f.c.table_id).where(f.c.path.in_(chunk))
+        found.update({row.path: row.table_id for row in connection.execute(query)})
+    return found
+
+
+def replace_file(connection: sa.Connection, before: str, after: ColumnFile) -> None:
+    """Put a file into the place of another, in every set that has it."""
+    c, f = s.column_sets, s.column_files
+    new = {"path": after.path, "size": after.size, "sha256": after.sha256}
+    new["facts"] = codec.encode_file(after).SerializeToString(deterministic=True)
+    connection.execute(f.update().where(f.c.path == before).values(new))
+    connection.execute(c.update().where(c.c.path == before).values(path=after.path))
+
+
+def of_segments(connection: sa.Connection, segments: Iterable[int]) -> dict[str, int]:
+    """The column files of segments that spans name, with their sizes."""
+    c, f, p = s.column_sets, s.column_files, s.segment_spans
+    found: dict[str, int] = {}
+    for chunk in chunks(sorted(segments)):
+        query = sa.select(f.c.path, f.c.size).distinct().join(c, c.c.path == f.c.path).join(p, p.c.columns_id == c.c.id)
+        query = query.where(p.c.segment.in_(chunk), c.c.segment == p.c.segment, p.c.columns_id != 0)
+        found.update({row.path: row.size for row in connection.execute(query)})
+    return found
 
 
 def file_row(table_id: UUID, file: ColumnFile, version: int) -> dict[str, Any]:
@@ -101,4 +130,15 @@ def forget(connection: sa.Connection, ids: Iterable[int]) -> list[tuple[str, int
     return garbage
 
 
-__all__ = ["Files", "fields_at", "file_row", "forget", "has_field", "load", "set_rows"]
+__all__ = [
+    "Files",
+    "fields_at",
+    "file_row",
+    "forget",
+    "has_field",
+    "load",
+    "of_segments",
+    "owners",
+    "replace_file",
+    "set_rows",
+]

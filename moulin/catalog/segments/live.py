@@ -10,6 +10,7 @@ table uses, however many segments there are and however long the longest one is.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from moulin.catalog.sql.pool import chunks
 from moulin.catalog.sql.prepared import Prepared
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
-from moulin.model.facts import LiveSegment, SegmentFacts, VectorFacts
+from moulin.model.facts import ColumnFile, LiveSegment, SegmentFacts, VectorFacts
 from moulin.storage import paths
 
 NO_TIME = -1
@@ -422,16 +423,30 @@ def _to_live(
 class Shared(NamedTuple):
     """A segment whatever shows it: the table in whose folder it lies, and the vectors of all its spans, by id.
 
-    Id 0 stands for spans without one. Each vector comes with the table that it was made for.
+    Id 0 stands for spans without one. Each vector comes with the table that it was made for. `segment` has no column
+    files; `sets` are those of all its spans, by id, and `makers` the tables in whose folders they lie, by path.
     """
 
     segment: LiveSegment
     owner: UUID
     vectors: dict[int, tuple[VectorFacts | None, UUID]]
+    sets: dict[int, column_sets.Files]
+    makers: dict[str, UUID]
+
+    @property
+    def files(self) -> tuple[ColumnFile, ...]:
+        """Its column files, each once."""
+        return tuple({file.path: file for files in self.sets.values() for file in files}.values())
+
+    def beside(self, columns_id: int) -> LiveSegment:
+        """The segment with the column files of one of its sets."""
+        files = self.sets[columns_id]
+        columns = self.segment.facts.columns + tuple(column for file in files for column in file.columns)
+        return replace(self.segment, facts=replace(self.segment.facts, files=files, columns=columns))
 
 
 def with_any_vector(connection: sa.Connection, numbers: Sequence[int]) -> list[Shared]:
-    """Segments by number, in whichever table and version, with every deletion vector that a span of theirs has."""
+    """Segments by number, in whichever table and version, with every vector and column file that a span has."""
     p, g, d = s.segment_spans, s.segments, s.deletion_vectors
     found: dict[int, Shared] = {}
     for chunk in chunks(numbers):
@@ -443,9 +458,13 @@ def with_any_vector(connection: sa.Connection, numbers: Sequence[int]) -> list[S
         makers = {row.id: row.table_id for row in connection.execute(made)}
         rows = connection.execute(_query().where(p.c.segment.in_(chunk))).all()
         files = _files(connection, rows)
+        folders = column_sets.owners(connection, files)
         for row in rows:
-            live = _to_live(row, files, True)
+            columns_id = row[_COLUMNS_ID]
+            live = _to_live((*row[:_COLUMNS_ID], 0, *row[_COLUMNS_ID + 1 :]), files, True)
             number, vector = live.facts.number, live.vector
-            one = found.setdefault(number, Shared(live, owners[number], {}))
+            one = found.setdefault(number, Shared(live, owners[number], {}, {}, {}))
             one.vectors[vector.id if vector else 0] = (vector, makers[vector.id] if vector else owners[number])
+            one.sets[columns_id] = files[columns_id] if columns_id else ()
+            one.makers.update({file.path: folders[file.path] for file in one.sets[columns_id]})
     return list(found.values())

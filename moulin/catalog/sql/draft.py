@@ -217,6 +217,7 @@ def _query_entry(row: Any) -> pb.ViewQuery:
         representations=[pb.ViewRepresentation(**one) for one in row.representations],
         schema_json=row.schema_json,
         properties_json=json.dumps(row.properties, sort_keys=True),
+        history_json=row.history_json,
     )
 
 

@@ -49,9 +49,12 @@ class InUse:
     pins: dict[UUID, int] = field(default_factory=dict)
     first_number: int | None = None
     is_writing: bool = False
+    is_filling: bool = False  # column files may be: whoever writes them says so, and reserves no number for it
 
     def may_be_committed(self, path: str) -> bool:
         """Whether the file at `path`, if no version names it, may be one that a living process is about to commit."""
+        if paths.parse_column_file_path(path) is not None:
+            return self.is_filling
         number = paths.segment_number(path)
         if number is None:
             return self.is_writing
@@ -69,6 +72,7 @@ class InUse:
         now = seconds_since_boot()
         numbers = [first for first, until in other["numbers"] if until > now]
         self.first_number = min((n for n in (self.first_number, *numbers) if n is not None), default=None)
+        self.is_filling = self.is_filling or other["is_writing"]
         self.is_writing = self.is_writing or other["is_writing"] or bool(numbers)
 
 

@@ -38,7 +38,7 @@ from moulin.errors import (
     Unsupported,
 )
 
-HEAD_REVISION = "0016"
+HEAD_REVISION = "0020"
 GIVEN_UP = (
     "This catalog is not the lake's any more: manifests of another one lie in its storage. Use that one, or move this "
     "one away and run `moulin recover`."

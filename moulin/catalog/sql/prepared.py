@@ -40,7 +40,7 @@ class Prepared:
         if len(parameters) == 1:
             execute(connection, compiled.text, compiled.bind(parameters[0])).close()
         else:
-            execute(connection, compiled.text, [compiled.bind(one) for one in parameters], many=True).close()
+            execute(connection, compiled.text, compiled.bind_all(parameters), many=True).close()
 
     def first(self, connection: sa.Connection, parameters: Parameters) -> Any:
         """The first row of a SELECT, None when there is none."""
@@ -85,6 +85,22 @@ class _Compiled:
             for name, default, convert in self.binds
         ]
         return {bind[0]: value for bind, value in zip(self.binds, values, strict=True)} if self.by_name else values
+
+    def bind_all(self, parameters: Sequence[Parameters]) -> list[Any]:
+        """As `bind` of each. A value that all have in common, such as the id of a table, is converted once."""
+        columns = []
+        for name, default, convert in self.binds:
+            values = [one.get(name, default) for one in parameters]
+            if convert is not None:
+                first = values[0]
+                shared = all(value is first for value in values)
+                values = [convert(first)] * len(values) if shared else [convert(value) for value in values]
+            columns.append(values)
+        rows = zip(*columns, strict=True)
+        if not self.by_name:
+            return list(rows)
+        names = [name for name, _, _ in self.binds]
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
     def row(self, values: Sequence[Any]) -> Any:
         if self.converted:

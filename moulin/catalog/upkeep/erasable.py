@@ -22,13 +22,15 @@ from moulin.model.entities import TableState
 Columns = tuple[UUID, int]
 """A table, and the id of a schema of it."""
 
+Sight = tuple[Columns, int]
+"""With which columns, and which set of column files, a kept version shows a segment."""
+
 
 @dataclass(frozen=True, slots=True)
 class Relatives:
     """Tables that share segments, as one snapshot shows them, with the schemas of their kept versions.
 
-    `partitions` are those that no segment has; `has_column_files` says that a kept version has some. `replaced` are
-    dropped tables that had the same name.
+    `partitions` are those that no segment has. `replaced` are dropped tables that had the same name.
     """
 
     version: int
@@ -36,7 +38,6 @@ class Relatives:
     dropped: frozenset[UUID]
     columns: tuple[Columns, ...]
     partitions: frozenset[int]
-    has_column_files: bool
     replaced: tuple[UUID, ...]
 
 
@@ -48,8 +49,6 @@ def relatives(catalog: Catalog, table_id: UUID) -> Relatives:
         states = {one: tables.load(connection, row) for one, row in rows.items()}
         kept = sa.select(c.c.table_id, c.c.schema_id).where(c.c.table_id.in_(rows), c.c.kind != EXPIRED).distinct()
         mine = rows[table_id]
-        p = s.segment_spans
-        filled = sa.select(p.c.segment).where(p.c.table_id.in_(rows), p.c.columns_id != 0)
         same = sa.and_(t.c.database_id == mine.database_id, t.c.name == mine.name, t.c.id.not_in(rows))
         return Relatives(
             int(connection.execute(sa.select(s.counter.c.version)).scalar_one()),
@@ -57,15 +56,14 @@ def relatives(catalog: Catalog, table_id: UUID) -> Relatives:
             frozenset(one for one, row in rows.items() if row.tombstoned_at is not None),
             tuple((row.table_id, row.schema_id) for row in connection.execute(kept)),
             unused_partitions(connection, rows),
-            connection.execute(filled.limit(1)).first() is not None,
             tuple(connection.execute(sa.select(t.c.id).where(same)).scalars()),
         )
 
 
-def shown(catalog: Catalog, table_ids: Collection[UUID]) -> dict[int, set[Columns]]:
-    """The segments of some tables, each with the table and columns of every kept version that shows it."""
+def shown(catalog: Catalog, table_ids: Collection[UUID]) -> dict[int, set[Sight]]:
+    """The segments of some tables, with the columns and column files of every kept version that shows them."""
     p, m, c, t = s.segment_spans, s.span_masks, s.table_commits, s.tables
-    found: dict[int, set[Columns]] = defaultdict(set)
+    found: dict[int, set[Sight]] = defaultdict(set)
     with catalog.pool.read() as connection:
         changes: dict[UUID, list[tuple[int, int]]] = defaultdict(list)
         mine = sa.select(c.c.table_id, c.c.version, c.c.schema_id).where(c.c.table_id.in_(table_ids))
@@ -76,12 +74,13 @@ def shown(catalog: Catalog, table_ids: Collection[UUID]) -> dict[int, set[Column
         clones = connection.execute(based).all()
         masked = sa.select(m).where(m.c.table_id.in_(table_ids))
         masks = {(row.table_id, row.segment): row.added_version for row in connection.execute(masked)}
-        query = sa.select(p.c.segment, p.c.table_id, p.c.added_version, p.c.removed_version)
-        for segment, table_id, added, removed in connection.execute(query.where(p.c.table_id.in_(table_ids))):
-            found[segment] |= _columns(changes, table_id, added, removed)
+        query = sa.select(p.c.segment, p.c.columns_id, p.c.table_id, p.c.added_version, p.c.removed_version)
+        for segment, beside, table_id, added, removed in connection.execute(query.where(p.c.table_id.in_(table_ids))):
+            columns = _columns(changes, table_id, added, removed)
             for clone in clones:
                 if clone.base_id == table_id and added <= clone.base_version < removed:
-                    found[segment] |= _columns(changes, clone.id, 0, masks.get((clone.id, segment), s.OPEN))
+                    columns |= _columns(changes, clone.id, 0, masks.get((clone.id, segment), s.OPEN))
+            found[segment].update((one, beside) for one in columns)
     return dict(found)
 
 
@@ -94,9 +93,9 @@ def _columns(changes: Mapping[UUID, Sequence[tuple[int, int]]], table_id: UUID, 
 
 
 def load(catalog: Catalog, numbers: Sequence[int]) -> list[Shared]:
-    """Segments by number, with every deletion vector that a span of theirs has."""
+    """Segments by number, with every deletion vector and column file that a span of theirs has."""
     with catalog.pool.read() as connection:
         return with_any_vector(connection, numbers)
 
 
-__all__ = ["Columns", "Relatives", "Shared", "load", "relatives", "shown"]
+__all__ = ["Columns", "Relatives", "Shared", "Sight", "load", "relatives", "shown"]

@@ -21,8 +21,10 @@ import sqlalchemy as sa
 from moulin.catalog import expiry, old_versions
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.commit import branches, requests
+from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.expiry import Expired, Garbage
 from moulin.catalog.manifests.index import ManifestIndex
+from moulin.catalog.objects import refs
 from moulin.catalog.objects.pins import forget_pins
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
@@ -30,7 +32,8 @@ from moulin.catalog.sql.draft import Draft
 from moulin.catalog.streams import streams
 from moulin.catalog.upkeep import clocks, erasures, sweep
 from moulin.catalog.upkeep.collection import Collection
-from moulin.errors import InvalidInput, MoulinError, NotFound
+from moulin.errors import Conflict, InvalidInput, MoulinError, NotFound
+from moulin.model.operations import SetProperties
 from moulin.storage import paths
 
 log = logging.getLogger(__name__)
@@ -68,6 +71,7 @@ def collect(
         catalog.publisher.publish()  # bytes are deleted only of what recovery knows to be gone
         _finish_erasures(catalog)
     _drop_expired_branches(catalog, result)
+    _drop_lapsed_refs(catalog, result)
     _purge(catalog, result, floor)
     if not dry_run:
         requests.forget(catalog.pool, config.request_keep)
@@ -98,6 +102,19 @@ def _drop_expired_branches(catalog: Catalog, result: Collection) -> None:
     for name in over if not result.dry_run else ():
         with suppress(NotFound):
             catalog.drop_branch(name)
+
+
+def _drop_lapsed_refs(catalog: Catalog, result: Collection) -> None:
+    """Names of snapshots that are older than their tables let names become: each is removed by a commit of its own."""
+    with catalog.pool.read() as connection:
+        rows = connection.execute(sa.select(s.tables).where(s.tables.c.tombstoned_at.is_(None))).all()
+        found = {row.id: refs.lapsed(connection, row, result.clock()) for row in rows}
+    for row in rows if not result.dry_run else ():
+        if over := found[row.id]:
+            operation = SetProperties({}, tuple(ref.key for ref in over))
+            names = ", ".join(ref.name for ref in over)
+            with suppress(NotFound, Conflict):  # gone, or set again: the next clean-up looks at it
+                catalog.commit([TableCommit(row.id, row.head_version, operation, {"lapsed": names})])
 
 
 def _purge(catalog: Catalog, result: Collection, floor: float) -> None:

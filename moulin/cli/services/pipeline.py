@@ -6,8 +6,10 @@ import importlib
 import platform
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from types import FrameType
 from typing import Annotated, Any
 
@@ -22,6 +24,7 @@ from moulin.model.ids import new_id
 Interval = Annotated[float, typer.Option(min=0.0, help="Seconds from one look to the next.")]
 Once = Annotated[bool, typer.Option("--once", help="Do what there is to do, and end.")]
 _WATCH_SECONDS = 0.1
+_FILLS_SECONDS = 30.0  # from one look for killed fills to the next
 NoSpark = Annotated[bool, typer.Option("--no-spark", help="Run everything in this process, however large.")]
 
 
@@ -115,7 +118,10 @@ def worker(
     no_spark: NoSpark = False,
     as_json: Json = False,
 ) -> None:
-    """Compact: do merge tasks as the janitor plans them. Any number may run on one lake."""
+    """Compact: do merge tasks as the janitor plans them, and go on with fills of columns that were killed.
+
+    Any number may run on one lake.
+    """
     with open_lake(context) as lake, ending() as over:
         if once:
             _compact_all(lake, over, no_spark, as_json)
@@ -137,17 +143,29 @@ def _compact_until(lake: Lake, over: threading.Event, no_spark: bool, as_json: b
 
 @contextmanager
 def _compacting(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool) -> Iterator[Callable[[], Any]]:
-    """Does one merge task when it is called, and reports it. A running one is given back as soon as `over` is set."""
+    """Does one merge task when it is called, and reports it. A running one is given back as soon as `over` is set.
+
+    When there is none, it looks for fills now and then.
+    """
     from moulin.table.compact.worker import CompactionWorker
+    from moulin.table.fill.resume import resume_fills
 
     compactor = CompactionWorker(lake.context, f"{platform.node()} {new_id()}")
     if not no_spark:  # started when the first compaction is large enough for it
         lake.context.starts_spark = True
 
+    next_look = 0.0
+
     def step() -> Any:
+        nonlocal next_look
         done = compactor.run_once()
         if done is not None:
             _say_compaction(done, as_json)
+        elif time.monotonic() >= next_look:
+            for one in resume_fills(lake.context, over.is_set):
+                report = asdict(one)
+                say(f"Column {one.column} of {one.table} is complete, in version {one.version}.", as_json, **report)
+            next_look = time.monotonic() + _FILLS_SECONDS
         return done
 
     ended = threading.Event()

@@ -15,6 +15,7 @@ from moulin.errors import InvalidInput
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.filling import Filling, fillings_of
+from moulin.model.layout.partition import call_text
 from moulin.model.tags import refs_of, shown
 from moulin.table.stats import TableStats
 from moulin.table.table import Table
@@ -140,7 +141,8 @@ def describe(lake: Lake, table: Table, stats: TableStats) -> tuple[dict[str, obj
         "primary key": [state.schema.find_column_name(number) for number in state.schema.identifier_field_ids],
         "partitioned by": stats.partitioning or "nothing",
         "sorted by": ", ".join(
-            f"{state.schema.find_column_name(f.source_id)} {f.direction.name.lower()}" for f in state.sort_order.fields
+            f"{call_text(f.transform, state.schema.find_column_name(f.source_id) or '?')} {f.direction.name.lower()}"
+            for f in state.sort_order.fields
         )
         or "nothing",
         "event time": state.event_time_field.name if state.event_time_field else None,
@@ -162,6 +164,8 @@ def _filled(lake: Lake, state: TableState, filling: Filling) -> str:
     """How far a pending column is."""
     live = lake.catalog.segments(state.id, state.version, with_columns=False)
     done = sum(segment.facts.file_of(filling.number) is not None for segment in live)
+    if filling.again:
+        return f"{done} of {len(live)} segments have new values; the old ones are read until all have"
     return f"{done} of {len(live)} segments are filled; it reads as null until all are, and cannot be written"
 
 

@@ -9,7 +9,7 @@ import typer
 
 from moulin.cli.options import All, DatabaseName, Json, ViewName, open_lake
 from moulin.cli.output import errors, moment, say, show_rows, show_values
-from moulin.model.entities import View, ViewQuery
+from moulin.model.entities import View, ViewHistory, ViewQuery
 
 app = typer.Typer(help="Views: ordered unions of tables, and queries.", no_args_is_help=True)
 
@@ -89,6 +89,22 @@ def _described(query: ViewQuery) -> dict[str, object]:
         "columns": [f"{field.name}: {field.field_type}" for field in query.schema.fields],
         "properties": dict(query.properties),
         **{f"sql ({one.dialect})": one.sql for one in query.representations},
+        **({} if query.history is None else _history(query.history)),
+    }
+
+
+def _history(history: ViewHistory) -> dict[str, object]:
+    current = history.current
+    return {
+        "default catalog": current.default_catalog,
+        "default namespace": ".".join(current.default_namespace),
+        "location": history.location,
+        "current version": history.current_id,
+        "versions": [
+            f"{one.version_id}: {moment(one.timestamp_ms * 1_000_000)}, "
+            + ", ".join(text.dialect for text in one.representations)
+            for one in history.versions
+        ],
     }
 
 

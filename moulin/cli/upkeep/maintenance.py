@@ -12,13 +12,15 @@ from typing import Annotated, Any
 import typer
 
 from moulin.catalog.manifests.recover import recover as recover_catalog
+from moulin.catalog.upkeep.check import Finding
 from moulin.catalog.upkeep.check import check as check_catalog
 from moulin.catalog.upkeep.gc import collect
 from moulin.cli.options import DryRun, Json, TableName, open_lake, require_address
 from moulin.cli.output import console, progress, say, show_json, show_rows, show_values, size, warn
 from moulin.deprecation import warn_renamed
-from moulin.lake import locate
+from moulin.lake import Lake, locate
 from moulin.table.keyed.left_logs import regions_in_logs
+from moulin.table.verify import verify
 
 
 def register(app: typer.Typer) -> None:
@@ -149,10 +151,22 @@ def check(
         findings += check_streams(catalog, data=not quick)
         if not quick:
             findings += check_projections(catalog)
+            findings += _believed_files(lake)
     rows = [{"rule": f.rule, "where": f.where, "found": f.found} for f in findings]
     show_rows(rows, as_json, empty="Everything is as it was written.")
     if findings:
         raise typer.Exit(1)
+
+
+def _believed_files(lake: Lake) -> list[Finding]:
+    """Files that were taken at the word of an engine's manifest and proved wrong; they go into quarantine."""
+    found: list[Finding] = []
+    for database in lake.databases():
+        for table in lake.tables(database.name):
+            state = lake.catalog.table_by_id(table.id)
+            for path, reason in verify(lake.context, state).problems.items():
+                found.append(Finding("a file is as its manifest said", path, reason))
+    return found
 
 
 def _check_iceberg(context: typer.Context, what: str, quick: bool, as_json: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -44,6 +44,7 @@ CHECKSUM_KEY = "moulin.footer_crc32"
 """Footer key of the footer's own CRC32, as eight hex digits, taken while its value was `NO_CHECKSUM`."""
 
 NO_CHECKSUM = "00000000"
+SCHEMA_KEY = "iceberg.schema"
 LEVEL_KEY = "moulin.level"
 RESTORE = "Restore the file from a copy; `moulin check` finds all that are damaged."
 
@@ -250,10 +251,12 @@ class FooterColumn:
     bounds: _Bounds | None
 
     def facts(
-        self, groups: Iterable[pq.RowGroupMetaData], floats: Sequence[FloatFacts | None] | None = None
+        self, groups: Sequence[pq.RowGroupMetaData], floats: Sequence[FloatFacts | None] | None = None
     ) -> ColumnFacts | None:
         """Facts over some row groups; `floats` are those of each, as for `footer_facts`. None when nulls are not
         counted."""
+        if floats is None and len(groups) == 1:
+            return self._of_chunk(groups[0].column(self.index))
         values = nulls = nans = size = 0
         ends: list[tuple[Any, Any]] = []
         known = self.bounds is not None
@@ -275,6 +278,15 @@ class FooterColumn:
             upper = self.bounds.upper(max(high for _, high in ends))
         counted = nans if self.floating and floats is not None else None
         return ColumnFacts(self.field_id, values, nulls, counted, size, lower, upper)
+
+    def _of_chunk(self, chunk: pq.ColumnChunkMetaData) -> ColumnFacts | None:
+        missing, found = self._of_footer(chunk)
+        if missing is None:
+            return None
+        values, lower, upper = chunk.num_values, None, None
+        if self.bounds is not None and found is not None and missing < values:
+            lower, upper = self.bounds.lower(found[0]), self.bounds.upper(found[1])
+        return ColumnFacts(self.field_id, values, missing, None, chunk.total_compressed_size, lower, upper)
 
     def _of_footer(self, chunk: pq.ColumnChunkMetaData) -> tuple[int | None, tuple[Any, Any] | None]:
         """How many nulls a chunk has, None when they are not counted, and its least and greatest value, if known."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from moulin.errors import Corrupt
 from moulin.formats.segment import thrift
-from moulin.formats.segment.footer import CHECKSUM_KEY, LEVEL_KEY
+from moulin.formats.segment.footer import CHECKSUM_KEY, LEVEL_KEY, decode_footer
 from moulin.model.facts import AdoptedFile, SegmentFacts
 
 _SCHEMA, _NAME, _CHILDREN, _REPETITION, _TYPE, _CONVERTED, _FIELD_ID = 2, 4, 5, 3, 1, 6, 9
@@ -167,12 +167,33 @@ def numbered(footer: bytes, field_ids: tuple[int, ...], places: Sequence[int] = 
 
 def adopted_footer(footer: bytes, facts: SegmentFacts, adopted: AdoptedFile) -> bytes:
     """The footer of an adopted file for readers; Corrupt when it is not the one that was adopted."""
+    if adopted.unread:
+        return _first_look(footer, facts)
     if hashlib.sha256(footer).digest() != facts.sha256:
         raise changed(facts.path)
     try:
         return numbered(footer, adopted.field_ids, adopted.hidden_keys)
     except (ValueError, IndexError) as error:
         raise Corrupt(f"{facts.path} cannot be read as it was adopted: {error}. Run `moulin check`.") from None
+
+
+def _first_look(footer: bytes, facts: SegmentFacts) -> bytes:
+    """The footer of a file that is known from an engine's manifest alone: with its own field ids."""
+    try:
+        elements = elements_of(footer[: schema_end(footer)])
+        raw = decode_footer(footer, facts.path, is_sealed=True)
+        own = tuple(element.field_id or 0 for element in elements)
+        told = numbered(footer, own, hidden_keys(footer, raw.metadata))
+    except (ValueError, IndexError, OSError) as error:
+        raise Corrupt(f"{facts.path} is not the Parquet file that an engine committed: {error}.") from None
+    if raw.num_rows != facts.rows:
+        raise Corrupt(
+            f"{facts.path} has {raw.num_rows} rows, and the engine that committed it said {facts.rows}: delete the "
+            "file from the table with that engine, and write it again."
+        )
+    if not any(own[1:]):
+        raise Corrupt(f"{facts.path} has no field ids: rewrite it with an engine that writes them.")
+    return told
 
 
 def changed(path: str) -> Corrupt:

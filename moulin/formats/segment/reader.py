@@ -53,6 +53,7 @@ _DECODE_BYTES = 16 << 20
 _FIRST_PIECE_ROWS = 256  # of a file whose rows are of unknown width
 _LEAST_PIECE_ROWS = 16
 _SIFT_ROWS = 1 << 21  # of few columns, those of a filter
+_FEW_COLUMNS = 4  # less than one of so many is read: then the bytes of these columns count, not those of the group
 
 _T = TypeVar("_T")
 _ROW_ID_FIELD, _SEQUENCE_FIELD = lineage_fields()
@@ -213,12 +214,20 @@ class SegmentReader:
         keep = None if predicate.is_true else predicate.may_match
         return [(one.start, one.stop) for one in self._ranges(Options(keep_group=keep))]
 
+    def bundles(self) -> Iterator[list[int]]:
+        """The row groups, in lists of those that are best read with one call of `table`."""
+        read = Options()
+        for bundle in self._bundles(self._ranges(read), read):
+            yield [one.group for one in bundle]
+
     def _bundles(self, ranges: Sequence[Range], read: Options) -> Iterator[list[Range]]:
         """The ranges, cut into lists to decode together."""
         bundle: list[Range] = []
         rows = size = 0
         first = None if read.predicate is None else self._mapping(read.predicate.terms[0].columns).leaves
         most = _DECODE_ROWS if first is None else _SIFT_ROWS
+        if first is None and len(self._columns) < self._metadata.num_columns // _FEW_COLUMNS:
+            first = tuple(self._stored_leaves(read))
         for one in ranges:
             bundle.append(one)
             rows += self.group_rows[one.group]

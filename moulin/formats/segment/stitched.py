@@ -22,8 +22,18 @@ import pyarrow as pa
 
 from moulin.errors import Corrupt
 from moulin.formats.segment import thrift
-from moulin.formats.segment.footer import CHECKSUM_KEY, NO_CHECKSUM, RESTORE, read_footer_bytes, sealed
+from moulin.formats.segment.footer import (
+    CHECKSUM_KEY,
+    NO_CHECKSUM,
+    RESTORE,
+    SCHEMA_KEY,
+    read_footer,
+    read_footer_bytes,
+    sealed,
+)
 from moulin.formats.segment.index_checksums import BLOOM_KEY, PAGES_KEY
+from moulin.model.schema.documents import schema_from_json
+from moulin.model.schema.values import Schema
 
 _MAGIC = b"PAR1"
 _DIGITS = 8
@@ -39,6 +49,14 @@ _META_MOVED = frozenset((9, 10, 11, 14))  # addresses in its metadata: of data, 
 def stored_name(field_id: int) -> str:
     """The name of a column in its file: columns are known by their ids, and a segment may have one of the same name."""
     return f"_moulin_column_{field_id}"
+
+
+def stored_schema_of(source: pa.NativeFile, name: str) -> Schema:
+    """The columns of a column file, as its footer says."""
+    document = (read_footer(source, name).metadata or {}).get(SCHEMA_KEY.encode())
+    if document is None:
+        raise Corrupt(f"{name} does not say which columns it has. {RESTORE}")
+    return schema_from_json(document)
 
 
 class Part(NamedTuple):
@@ -356,4 +374,4 @@ def _interleaved(texts: Sequence[bytes], leaves: Sequence[int]) -> bytes:
     )
 
 
-__all__ = ["Part", "Stitched", "open_stitched", "stitched_footer", "stored_name"]
+__all__ = ["Part", "Stitched", "open_stitched", "stitched_footer", "stored_name", "stored_schema_of"]

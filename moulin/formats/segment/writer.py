@@ -22,6 +22,7 @@ from moulin.formats.segment.footer import (
     CHECKSUM_KEY,
     LEVEL_KEY,
     NO_CHECKSUM,
+    SCHEMA_KEY,
     FloatFacts,
     column_facts,
     footer_facts,
@@ -38,8 +39,6 @@ from moulin.model.file_settings import FileSettings
 from moulin.model.layout.bounds import time_range_ns
 from moulin.model.schema.arrow import field_id, list_values, stored_position_field
 from moulin.model.schema.values import NestedField, Schema
-
-SCHEMA_KEY = "iceberg.schema"
 
 # Pages are cut where a batch of values ends, so wide values need small batches; below the least, batches cost too much.
 _LEAST_BATCH = 64

@@ -12,10 +12,10 @@ import pyarrow.types as pt
 
 from moulin.errors import MoulinError
 from moulin.formats import deletion_vector
+from moulin.formats.position_deletes import FILE_PATH_ID, POS_ID
 from moulin.formats.puffin import DELETION_VECTOR, read_puffin_footer
 from moulin.iceberg.check.metadata import Finding
 from moulin.iceberg.check.metadata_files import Files
-from moulin.iceberg.format.deletes import FILE_PATH_ID, POS_ID
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.pyiceberg_values import read_schema
 from moulin.model.layout.bounds import bound_from_bytes, bound_to_bytes

@@ -12,12 +12,11 @@ import pyarrow.parquet as pq
 from pyroaring import AbstractBitMap64
 
 from moulin.formats.deletion_vector import to_array
+from moulin.formats.position_deletes import FILE_PATH_ID, POS_ID
 from moulin.formats.puffin import data_files, read_puffin_footer
 from moulin.model.facts import LiveSegment, VectorFacts
 from moulin.storage.store import Store
 
-FILE_PATH_ID = 2147483546
-POS_ID = 2147483545
 _PARALLEL_READS = 8
 
 _SCHEMA = pa.schema(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
+from moulin.model.facts import SegmentFacts
 from moulin.storage import paths
 from moulin.storage.store import Store
 
@@ -18,6 +19,12 @@ def locator(store: Store) -> Callable[[str], str]:
     """`location` of paths that the catalog knows, for many of them."""
     prefix, elsewhere = location(store, "x").removesuffix("x"), f"{paths.bases_prefix()}/"
     return lambda path: location(store, path) if path.startswith(elsewhere) else prefix + path
+
+
+def address(locate: Callable[[str], str], facts: SegmentFacts) -> str:
+    """The address of a segment as engines know it: as one spelled it that wrote the file, or that of its path."""
+    spelled = "" if facts.adopted is None else facts.adopted.location
+    return spelled or locate(facts.path)
 
 
 def is_here(store: Store, path: str, where: str) -> bool:

@@ -18,6 +18,7 @@ from moulin.iceberg.format.avro import manifest_list_schema, manifest_schema, re
 from moulin.iceberg.format.data_entries import DataEntryEncoder, avro_file
 from moulin.iceberg.format.deletes import DeleteFile, delete_file_record
 from moulin.iceberg.format.json import Json
+from moulin.iceberg.format.locations import address
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
@@ -195,7 +196,7 @@ class ManifestWriter:
                     entry.status,
                     snapshots.get(segment.sequence, mine) if entry.status == EXISTING else mine,
                     self._sequence(entry),
-                    self.locate(facts.path),
+                    address(self.locate, facts),
                     self._partition(segment),
                     facts,
                     columns,

@@ -28,6 +28,7 @@ NAME_MAPPING = "schema.name-mapping.default"
 VERSION_KEY = "moulin.version"
 """Key in a snapshot's summary: the version of the lake that it stands for."""
 
+PREVIOUS_VERSIONS = "write.metadata.previous-versions-max"
 LOG_ENTRIES = 100
 SNAPSHOTS = 256
 """Earlier snapshots that metadata lists at most. Older versions that are kept can be projected by themselves."""
@@ -42,13 +43,18 @@ _OPERATIONS = {
 
 
 def format_version(state: TableState) -> int:
-    """The Iceberg format that the table is projected in, refused when its columns do not fit in it."""
+    """The Iceberg format that the table is projected in, refused when its columns do not fit in it.
+
+    A table of format version 1 is shown as one until it gets its first rows, and is one of version 2 from then on.
+    """
     text = state.properties.get(FORMAT_PROPERTY, "3")
-    if text not in ("2", "3"):
-        raise InvalidInput(f"Property {FORMAT_PROPERTY!r} of {state.full_name} is 2 or 3, not {text!r}.")
-    if text == "2" and (reason := _needs_v3(state.schema)):
+    if text not in ("1", "2", "3"):
+        raise InvalidInput(f"Property {FORMAT_PROPERTY!r} of {state.full_name} is 1, 2 or 3, not {text!r}.")
+    if text == "1" and state.last_sequence:
+        text = "2"
+    if text != "3" and (reason := _needs_v3(state.schema)):
         raise FailedPrecondition(
-            f"{state.full_name} cannot be an Iceberg table of format version 2: {reason}. "
+            f"{state.full_name} cannot be an Iceberg table of format version {text}: {reason}. "
             f"Set its property {FORMAT_PROPERTY!r} to 3."
         )
     return int(text)
@@ -144,8 +150,10 @@ def table_metadata(
         "statistics": _statistics(state, STATISTICS_PREFIX, listed),
         "partition-statistics": _statistics(state, PARTITION_STATISTICS_PREFIX, listed),
         "snapshot-log": [{"snapshot-id": one["snapshot-id"], "timestamp-ms": one["timestamp-ms"]} for one in ordered],
-        "metadata-log": list(metadata_log)[-LOG_ENTRIES:],
+        "metadata-log": list(metadata_log)[-log_entries(state) :],
     }
+    if version == 1:
+        metadata |= _first_format(metadata)
     if current is not None:
         metadata["current-snapshot-id"] = current
     elif version < 3:
@@ -153,6 +161,20 @@ def table_metadata(
     if version >= 3:
         metadata["next-row-id"] = state.next_row_id
     return metadata
+
+
+def log_entries(state: TableState) -> int:
+    """How many earlier metadata files are listed."""
+    text = state.properties.get(PREVIOUS_VERSIONS, "")
+    return max(1, min(LOG_ENTRIES, int(text))) if text.isdecimal() else LOG_ENTRIES
+
+
+def _first_format(metadata: Json) -> Json:
+    """What format version 1 has besides: the schema and the fields of the partition spec that are current."""
+    schemas = {one["schema-id"]: one for one in metadata["schemas"]}
+    specs = {one["spec-id"]: one for one in metadata["partition-specs"]}
+    spec = specs[metadata["default-spec-id"]]
+    return {"schema": schemas[metadata["current-schema-id"]], "partition-spec": spec["fields"]}
 
 
 def _statistics(state: TableState, prefix: str, snapshots: Collection[int]) -> list[Json]:

@@ -21,7 +21,7 @@ from moulin.iceberg.format.deletes import (
     vector_file,
 )
 from moulin.iceberg.format.json import Json
-from moulin.iceberg.format.locations import location
+from moulin.iceberg.format.locations import address, location
 from moulin.iceberg.format.manifests import (
     ADDED,
     DATA,
@@ -278,7 +278,7 @@ class Rewriter:
         for segment in segments:
             vector = segment.vector
             assert vector is not None
-            target = self.writer.locate(segment.facts.path)
+            target = address(self.writer.locate, segment.facts)
             if self.writer.format_version >= 3 and stored[vector.path].data_files.get(vector.offset) == target:
                 yield segment, vector_file(vector, location(store, vector.path), stored[vector.path].size, target)
                 continue

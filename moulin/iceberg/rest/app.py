@@ -8,11 +8,13 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, Response
 
 import moulin
-from moulin.iceberg.rest import branches, errors, namespaces, tables, views
+from moulin.iceberg.rest import branches, errors, namespaces, openapi, tables
 from moulin.iceberg.rest.commit import commit, create, register
 from moulin.iceberg.rest.idempotency import LIFETIME, Idempotency
 from moulin.iceberg.rest.requests import LakeOf
 from moulin.iceberg.rest.scan import plan as scans
+from moulin.iceberg.rest.scan.pending import Plans
+from moulin.iceberg.rest.views import changes, views
 from moulin.lake import Lake
 from moulin.model.names import AT, MAIN, is_branch_name
 
@@ -25,6 +27,7 @@ _ROUTERS = (
     commit.router,
     scans.router,
     views.router,
+    changes.router,
 )
 
 router = APIRouter()
@@ -48,7 +51,7 @@ def config(lake: LakeOf, warehouse: str | None = None) -> Response:
 def _endpoints() -> list[str]:
     """Every endpoint, as the specification spells them: `GET /v1/{prefix}/namespaces`."""
     return [
-        f"{method} /v1/{{prefix}}{getattr(route, 'path', '')}"
+        f"{method} /v1/{{prefix}}{getattr(route, 'path', '').replace('_', '-')}"
         for part in _ROUTERS
         for route in part.routes
         if getattr(route, "include_in_schema", False)  # those that only say why not are left out
@@ -59,12 +62,19 @@ def _endpoints() -> list[str]:
 ENDPOINTS = _endpoints()
 
 
+@router.get("/openapi.json", include_in_schema=False)
+def openapi_document() -> Response:
+    """Every endpoint as OpenAPI."""
+    return Response(openapi.render(ENDPOINTS), media_type="application/json")
+
+
 def build(lake: Lake) -> FastAPI:
     """The catalog over `lake`."""
     app = FastAPI(
         title="Moulin Iceberg REST", version=moulin.__version__, docs_url=None, redoc_url=None, openapi_url=None
     )
     app.state.lake = lake
+    app.state.plans = Plans()
     errors.install(app)
     app.add_middleware(Idempotency)
     for part in (router, *_ROUTERS):

@@ -67,6 +67,16 @@ def no_such(what: str, message: str) -> RestError:
     return RestError(404, f"NoSuch{what}Exception", message)
 
 
+def missing(what: str, name: str) -> RestError:
+    """The `what` (Table, View or Namespace) of this name is not there, in the words that clients look for."""
+    return no_such(what, f"{what} does not exist: {name}")
+
+
+def taken(what: str, name: str) -> RestError:
+    """The name that something is to get has an owner, in the words that clients look for."""
+    return RestError(409, "AlreadyExistsException", f"{what} already exists: {name}")
+
+
 def commit_failed(message: str) -> RestError:
     """A requirement that does not hold: the engine reads again and retries."""
     return RestError(409, "CommitFailedException", message)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse, Response
 
-from moulin.errors import FailedPrecondition, InvalidInput, NotFound
-from moulin.iceberg.rest.errors import RestError, no_such
+from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
+from moulin.iceberg.rest.errors import RestError, missing, taken
 from moulin.iceberg.rest.requests import (
     Body,
     LakeOf,
@@ -41,7 +41,10 @@ def list_namespaces(
 @router.post("/namespaces")
 def create_namespace(lake: LakeOf, body: Body) -> Response:
     name = database_in_body(field(body, "namespace", list))
-    made = lake.create_database(name, properties=texts(body, "properties"))
+    try:
+        made = lake.create_database(name, properties=texts(body, "properties"))
+    except AlreadyExists:
+        raise taken("Namespace", name) from None
     return JSONResponse({"namespace": [made.name], "properties": dict(made.properties)})
 
 
@@ -63,7 +66,7 @@ def drop_namespace(lake: LakeOf, namespace: str) -> Response:
     try:
         lake.drop_database(name)
     except FailedPrecondition as error:
-        raise RestError(409, "NamespaceNotEmptyException", error.message) from error
+        raise RestError(409, "NamespaceNotEmptyException", f"Namespace {name} is not empty: {error.message}") from error
     return Response(status_code=204)
 
 
@@ -73,10 +76,10 @@ def update_properties(lake: LakeOf, namespace: str, body: Body) -> Response:
     updates, removals = texts(body, "updates"), words(body, "removals")
     if both := sorted(set(updates) & set(removals)):
         raise RestError(422, "UnprocessableEntityException", f"Property {both[0]!r} is both updated and removed.")
-    missing = [key for key in removals if key not in found.properties]
+    unknown = [key for key in removals if key not in found.properties]
     removed = [key for key in removals if key in found.properties]
     lake.own_catalog().set_database_properties(found.id, check_properties(updates), removed)
-    return JSONResponse({"updated": sorted(updates), "removed": removed, "missing": missing})
+    return JSONResponse({"updated": sorted(updates), "removed": removed, "missing": unknown})
 
 
 def find(lake: Lake, namespace: str) -> Database:
@@ -85,4 +88,4 @@ def find(lake: Lake, namespace: str) -> Database:
     try:
         return lake.catalog.database(check_name(name, "database"))
     except (NotFound, InvalidInput) as error:
-        raise no_such("Namespace", error.message) from error
+        raise missing("Namespace", name) from error

@@ -12,7 +12,7 @@ from fastapi import Depends, Query, Request
 
 from moulin.errors import InvalidInput
 from moulin.iceberg.format.json import Json
-from moulin.iceberg.rest.errors import RestError, UnsupportedOperation, no_such
+from moulin.iceberg.rest.errors import RestError, UnsupportedOperation, missing
 from moulin.lake import Lake
 from moulin.model.names import MAIN
 
@@ -121,7 +121,7 @@ def words(body: Json, name: str) -> list[str]:
 def database(namespace: str) -> str:
     """The database that a namespace in a path stands for. Nothing is nested in a database but tables."""
     if SEPARATOR in namespace or "." in namespace:
-        raise no_such("Namespace", f"There is no namespace {namespace.split(SEPARATOR)}: databases are not nested.")
+        raise missing("Namespace", f"{namespace.replace(SEPARATOR, '.')} (databases are not nested)")
     return namespace
 
 

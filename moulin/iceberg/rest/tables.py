@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from typing import Annotated, Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import JSONResponse, Response
 
-from moulin.errors import InvalidInput, NotFound
+from moulin.errors import AlreadyExists, InvalidInput, NotFound
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location
 from moulin.iceberg.projection.folding import folded
 from moulin.iceberg.projection.projection import Projection, find_whole, project
 from moulin.iceberg.rest import namespaces
-from moulin.iceberg.rest.errors import RestError, no_such
-from moulin.iceberg.rest.requests import Body, LakeOf, PageSize, PageToken, database, database_in_body, field, page
+from moulin.iceberg.rest.credentials import BorrowerOf, Lent, lend
+from moulin.iceberg.rest.errors import RestError, missing, taken
+from moulin.iceberg.rest.requests import (
+    SEPARATOR,
+    Body,
+    LakeOf,
+    PageSize,
+    PageToken,
+    database,
+    database_in_body,
+    field,
+    page,
+)
 from moulin.lake import Lake
 from moulin.model.entities import TableState
-from moulin.model.names import check_name
+from moulin.model.names import AT, check_name
 from moulin.sized_cache import SizedCache
 from moulin.storage import paths
 from moulin.table.keyed.tables import flush_table
@@ -40,6 +53,7 @@ def list_tables(lake: LakeOf, namespace: str, token: PageToken = None, size: Pag
 @router.get("/namespaces/{namespace}/tables/{table}")
 def load_table(
     lake: LakeOf,
+    borrower: BorrowerOf,
     namespace: str,
     table: str,
     snapshots: Snapshots = "all",
@@ -48,16 +62,20 @@ def load_table(
     state = flushed(lake, namespace, table)
     chosen = documents.format_version(state)
     known = find_whole(lake.context, state.id, chosen, state.head_version)
+    lent = lend(lake, borrower, state.id, credentials_path(lake, namespace, table))
     if known is None or (snapshots == "refs" and if_none_match is None):
-        return loaded(lake, state, snapshots)
+        return loaded(lake, state, snapshots, lent=lent)
     tag = etag(lake, state, chosen, snapshots)
+    tag = tag if lent is None else lent.tag(tag)
     if if_none_match is not None and tag in {one.strip() for one in if_none_match.split(",")}:
         return Response(status_code=304, headers={"ETag": tag})
     try:
         raw = read_cached(lake, known.path) if snapshots == "all" else None
     except NotFound:
         raw = None  # cleaned up since it was looked up
-    return loaded(lake, state, snapshots) if raw is None else _raw(location(lake.store, known.path), raw, tag)
+    if raw is None:
+        return loaded(lake, state, snapshots, lent=lent)
+    return _raw(location(lake.store, known.path), raw, tag, lent)
 
 
 @router.head("/namespaces/{namespace}/tables/{table}")
@@ -81,7 +99,10 @@ def rename_table(lake: LakeOf, body: Body) -> Response:
     (old_database, old), (new_database, new) = identifier(body, "source"), identifier(body, "destination")
     find(lake, old_database, old)
     namespaces.find(lake, new_database)
-    lake.rename_table(f"{old_database}.{old}", f"{new_database}.{check_name(new, 'table')}")
+    try:
+        lake.rename_table(f"{old_database}.{old}", f"{new_database}.{check_name(new, 'table')}")
+    except AlreadyExists as error:
+        raise already_exists(lake, "Table", new_database, new, source=f"{old_database}.{old}") from error
     return Response(status_code=204)
 
 
@@ -94,16 +115,49 @@ def report_metrics(lake: LakeOf, namespace: str, table: str, body: Body) -> Resp
 
 
 @router.get("/namespaces/{namespace}/tables/{table}/credentials")
-def credentials(lake: LakeOf, namespace: str, table: str) -> Response:
-    """No credentials are given out: engines bring their own."""
-    find(lake, namespace, table)
-    return JSONResponse({"storage-credentials": []})
+def credentials(lake: LakeOf, borrower: BorrowerOf, namespace: str, table: str) -> Response:
+    """Credentials that were not lent before, or have most of their time before them; none where none are lent."""
+    state = find(lake, namespace, table)
+    lent = lend(lake, borrower, state.id, credentials_path(lake, namespace, table), always=True)
+    found = [] if lent is None else lent.storage_credentials
+    return JSONResponse({"storage-credentials": found}, headers={"Cache-Control": "no-store"})
+
+
+def credentials_path(lake: Lake, namespace: str, table: str) -> str:
+    """Where credentials of a table are renewed, below the address of the catalog."""
+    prefix = "" if lake.on_branch is None else f"/{AT}{lake.on_branch}"
+    return f"v1{prefix}/namespaces/{quote(namespace, safe='')}/tables/{quote(table, safe='')}/credentials"
 
 
 def identifier(body: Json, name: str) -> tuple[str, str]:
     """Database and name of a table identifier in a body."""
     found = field(body, name, dict)
     return database_in_body(field(found, "namespace", list)), field(found, "name", str)
+
+
+def already_exists(
+    lake: Lake, wanted: Literal["Table", "View"], database: str, name: str, *, source: str | None = None
+) -> RestError:
+    """The answer when a name is taken that was `wanted` for a table or view, in the words that clients look for.
+
+    `source` is what was to be renamed.
+    """
+    kind = taken_by(lake, database, name) or wanted
+    if source is not None:
+        message = f"Cannot rename {source} to {database}.{name}. {kind} already exists"
+        return RestError(409, "AlreadyExistsException", message)
+    return taken(kind if kind == wanted else f"{kind} with same name", f"{database}.{name}")
+
+
+def taken_by(lake: Lake, database: str, name: str) -> Literal["Table", "View"] | None:
+    """What has a name; None when it is free."""
+    with suppress(NotFound):
+        lake.catalog.table(database, name)
+        return "Table"
+    with suppress(NotFound):
+        lake.catalog.view(database, name)
+        return "View"
+    return None
 
 
 def find(lake: Lake, namespace: str, table: str) -> TableState:
@@ -113,7 +167,7 @@ def find(lake: Lake, namespace: str, table: str) -> TableState:
     try:
         return lake.catalog.table(database(namespace), check_name(table, "table"))
     except (NotFound, InvalidInput, RestError) as error:
-        raise no_such("Table", error.message) from error
+        raise missing("Table", f"{namespace.replace(SEPARATOR, '.')}.{table}") from error
 
 
 def flushed(lake: Lake, namespace: str, table: str) -> TableState:
@@ -145,20 +199,35 @@ _FILES, _LARGEST = 256, 256 << 10
 _metadata: SizedCache[str, bytes] = SizedCache(_FILES)
 
 
-def _raw(where: str, metadata: bytes, tag: str) -> Response:
+def _raw(where: str, metadata: bytes, tag: str, lent: Lent | None) -> Response:
     """The answer with metadata as it is stored."""
-    body = b'{"metadata-location":%s,"metadata":%s,"config":{}}' % (json.dumps(where).encode(), metadata)
-    return Response(body, media_type="application/json", headers={"ETag": tag})
+    rest: Json = {"config": {}} if lent is None else lent.join({"config": {}})
+    more = json.dumps(rest, separators=(",", ":")).encode()[1:]
+    body = b'{"metadata-location":%s,"metadata":%s,%s' % (json.dumps(where).encode(), metadata, more)
+    return Response(body, media_type="application/json", headers={"ETag": tag, **_caching(lent)})
 
 
-def loaded(lake: Lake, state: TableState, snapshots: Snapshots = "all", *, version: int | None = None) -> Response:
+def _caching(lent: Lent | None) -> dict[str, str]:
+    return {} if lent is None else {"Cache-Control": "private, no-cache"}
+
+
+def loaded(
+    lake: Lake,
+    state: TableState,
+    snapshots: Snapshots = "all",
+    *,
+    version: int | None = None,
+    lent: Lent | None = None,
+) -> Response:
     """A table's metadata, location and tag as an answer; at `version`, by default now."""
     found = project(lake.context, state.id, version)
     body = {**load_result(found, snapshots)}
+    body = body if lent is None else lent.join(body)
     shown = lake.catalog.table_by_id(state.id, found.version) if found.version != state.head_version else state
     tag = etag(lake, shown, found.format_version, snapshots)
+    tag = tag if lent is None else lent.tag(tag)
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return Response(text.encode(), media_type="application/json", headers={"ETag": tag})
+    return Response(text.encode(), media_type="application/json", headers={"ETag": tag, **_caching(lent)})
 
 
 def load_result(found: Projection, snapshots: Snapshots = "all") -> Json:

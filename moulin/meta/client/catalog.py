@@ -235,9 +235,10 @@ class ClientCatalog:
         *,
         query: ViewQuery | None = None,
         replace: bool = False,
+        expected: int | None = None,
     ) -> View:
         fields = {"database": database, "name": name, "members": members, "description": description}
-        message = {"query": to_message_query(query), "replace": replace}
+        message = {"query": to_message_query(query), "replace": replace, "expected": expected}
         return from_message_view(self._call("CreateView", pb.CreateViewRequest, **fields, **message))
 
     def set_view_properties(
@@ -257,8 +258,8 @@ class ClientCatalog:
     def view(self, database: str, name: str) -> View:
         return from_message_view(self._call("GetView", pb.TableRef, database=database, name=name))
 
-    def rename_view(self, database: str, name: str, new_name: str) -> View:
-        fields = {"database": database, "name": name, "new_name": new_name}
+    def rename_view(self, database: str, name: str, new_name: str, new_database: str | None = None) -> View:
+        fields = {"database": database, "name": name, "new_name": new_name, "new_database": new_database}
         return from_message_view(self._call("RenameView", pb.RenameViewRequest, **fields))
 
     def drop_view(self, database: str, name: str) -> View:

@@ -6,15 +6,18 @@ request that only looks takes the role read, any other write. /healthz is open t
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import threading
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
+from starlette.authentication import AuthCredentials, SimpleUser
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import moulin
@@ -34,8 +37,10 @@ from moulin.errors import (
 )
 from moulin.lake import Lake
 from moulin.meta.auth import ANYONE, AccessFile, Caller, bearer, caller
+from moulin.meta.authority import Authority
 from moulin.meta.config import ServeConfig, split_address
 from moulin.meta.roles import Role
+from moulin.meta.server import oauth
 from moulin.meta.server.calls import REQUEST_ID
 from moulin.model.ids import new_id
 from moulin.network.gate import HttpGate, close_socket
@@ -46,10 +51,17 @@ from moulin.network.logs import request_id
 log = logging.getLogger("moulin.http")
 _LOOKS: Final = ("GET", "HEAD", "OPTIONS")
 _OPEN: Final = ("/healthz",)
+_WAITING: Final = 4  # requests whose tokens wait for the keys of an issuer at a time
 # What engines that only read post. A table may have any of these names: the whole path counts.
 _READING: Final = re.compile(r"/iceberg/v1/(?:@[^/]+/)?namespaces/[^/]+/tables/[^/]+/(?:metrics|plan|tasks)")
+_CANCELLING: Final = re.compile(r"/iceberg/v1/(?:@[^/]+/)?namespaces/[^/]+/tables/[^/]+/plan/[^/]+")
+_READS: Final = {"POST": _READING, "DELETE": _CANCELLING}
 # How the Iceberg REST specification names what the gate refuses.
-_ICEBERG: Final = {Unauthenticated: "NotAuthorizedException", PermissionDenied: "ForbiddenException"}
+_ICEBERG: Final[dict[type[MoulinError], str]] = {
+    Unauthenticated: "NotAuthorizedException",
+    PermissionDenied: "ForbiddenException",
+    Unavailable: "ServiceUnavailableException",
+}
 _STATUS: Final[dict[type[MoulinError], int]] = {
     InvalidInput: 400,
     Unauthenticated: 401,
@@ -79,14 +91,15 @@ def status_of(error: MoulinError) -> int:
 def build_app(
     lake: Lake,
     *,
-    access: AccessFile | None = None,
+    access: AccessFile | Authority | None = None,
     metrics: Exporter | None = None,
     hosts: AllowedHosts | None = None,
 ) -> FastAPI:
     """The app over `lake`. Other parts mount theirs on it: `app.mount("/iceberg", other)`."""
     app = FastAPI(title="Moulin", version=moulin.__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.lake = lake
-    app.add_middleware(_Gate, access=access)
+    authority = Authority(access) if isinstance(access, AccessFile) else access
+    app.add_middleware(_Gate, authority=authority)
     app.add_middleware(HttpGate, hosts=hosts, answer=_refused)  # the last one added is passed first
 
     @app.exception_handler(MoulinError)
@@ -106,14 +119,17 @@ def build_app(
         text = b"" if metrics is None else metrics.text()
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
+    if authority is not None and authority.tickets is not None:
+        app.router.routes.append(oauth.route(authority.tickets))
     return app
 
 
 class _Gate:
     """Asks for a token and gives every request an id. Plain ASGI, so that it also covers what is mounted."""
 
-    def __init__(self, app: ASGIApp, access: AccessFile | None) -> None:
-        self._app, self._access = app, access
+    def __init__(self, app: ASGIApp, authority: Authority | None) -> None:
+        self._app, self._authority = app, authority
+        self._threads = ThreadPoolExecutor(_WAITING, thread_name_prefix="moulin-issuer")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -128,7 +144,11 @@ class _Gate:
 
         answer: Callable[[Scope, Receive, Send], Awaitable[None]] = self._app
         try:
-            caller.set(self._identify(scope))
+            known = await self._identify(scope)
+            caller.set(known)
+            # As Starlette's own middleware says it, for what is mounted and knows nothing of this layer.
+            scope["user"] = SimpleUser(known.name)
+            scope["auth"] = AuthCredentials([role.name.lower() for role in Role if role <= known.role])
         except MoulinError as error:
             if scope["type"] != "http":
                 await close_socket(scope, send)
@@ -136,17 +156,27 @@ class _Gate:
             answer = _answer(error, _ICEBERG.get(type(error)) if scope["path"].startswith("/iceberg/") else None)
         await answer(scope, receive, send_with_id)
 
-    def _identify(self, scope: Scope) -> Caller:
-        if self._access is None or scope["path"] in _OPEN:
+    async def _identify(self, scope: Scope) -> Caller:
+        if self._authority is None or scope["path"] in _OPEN or self._asks_for_token(scope):
             return ANYONE
-        known = self._access.authenticate(bearer(_headers(scope)))
+        token = bearer(_headers(scope))
+        if self._authority.may_wait(token):
+            loop = asyncio.get_running_loop()
+            known = await loop.run_in_executor(self._threads, self._authority.authenticate, token)
+        else:
+            known = self._authority.authenticate(token)
         method = scope.get("method", "")  # a web socket has none
-        reads = method == "POST" and _READING.fullmatch(scope["path"]) is not None
+        reads = method in _READS and _READS[method].fullmatch(scope["path"]) is not None
         looks = method in _LOOKS or reads
         needed = Role.READ if looks else Role.WRITE
         if known.role < needed:
             raise PermissionDenied(f"This takes the role {needed.name.lower()}, and token {known.name!r} has not.")
         return known
+
+    def _asks_for_token(self, scope: Scope) -> bool:
+        """Whether a request brings a name and secret instead of a token; its endpoint checks them."""
+        known = self._authority is not None and self._authority.tickets is not None
+        return known and scope["type"] == "http" and scope["method"] == "POST" and scope["path"] == oauth.PATH
 
 
 def _headers(scope: Scope) -> Iterable[tuple[str, str]]:

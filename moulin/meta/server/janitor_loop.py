@@ -23,6 +23,7 @@ from moulin.lake import Lake
 from moulin.model.ids import new_id
 from moulin.model.operations import Trim
 from moulin.table.compact.planner import create_due_tasks
+from moulin.table.verify import verify
 
 log = logging.getLogger("moulin.janitor")
 
@@ -153,8 +154,20 @@ class Janitor:
             self._collected = now  # clocks do not come together within seconds
             raise
         report.failures += [f"clean-up: {failure}" for failure in report.collection.failures]
+        self._verify(report)
         self._collected = now
         self._swept = now if orphans else self._swept
+
+    def _verify(self, report: Report) -> None:
+        """Read files that were taken at the word of an engine's manifest."""
+        for database in self._lake.databases():
+            for table in self._lake.tables(database.name):
+                try:
+                    found = verify(self._lake.context, self._catalog.table_by_id(table.id))
+                except MoulinError as error:
+                    report.failures.append(f"files of {database.name}.{table.name}: {_reason(error)}")
+                    continue
+                report.failures += [f"{path} is in quarantine: {why}" for path, why in found.problems.items()]
 
 
 def _reason(error: Exception) -> str:

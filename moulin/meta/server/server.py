@@ -17,7 +17,9 @@ from grpc_reflection.v1alpha import reflection
 from moulin.errors import FailedPrecondition, InvalidInput, Unavailable
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile, Gate
+from moulin.meta.authority import Authority
 from moulin.meta.config import ServeConfig, is_loopback, split_address
+from moulin.meta.issuer import Issuer, IssuerSettings
 from moulin.meta.roles import Role
 from moulin.meta.server.calls import Calls, Observer
 from moulin.meta.server.cluster import ClusterCheck
@@ -122,22 +124,33 @@ def access_path(lake: Lake, serve: ServeConfig) -> Path:
     return folder
 
 
-def open_access(lake: Lake, serve: ServeConfig) -> AccessFile | None:
-    """The tokens that callers must have; None when none are asked for, which only a server on loopback may do."""
+def open_access(lake: Lake, serve: ServeConfig) -> Authority | None:
+    """Whoever says who has a token; None when none are asked for, which only a server on loopback may do."""
     exposed = [name for name in (serve.bind, serve.http_bind) if name and not is_loopback(name)]
-    if serve.auth == "off" or (serve.auth == "auto" and not exposed):
+    if serve.auth == "off" or (serve.auth == "auto" and not exposed and not serve.issuer):
         if exposed:
             raise FailedPrecondition(
                 f"A server on {exposed[0]} can be reached from other machines and must ask for tokens: leave auth out "
                 "or set it to on, or bind to 127.0.0.1."
             )
         return None
+    if serve.issuer:
+        settings = IssuerSettings.of(serve.issuer, serve.issuer_audience, serve.issuer_role_claim, serve.issuer_roles)
+        return Authority(_access_file(lake, serve), Issuer(settings), serve.ticket_seconds)
     access = AccessFile(access_path(lake, serve))
     if not access.tokens():
         raise FailedPrecondition(
             f"The server asks for tokens and {access.path} holds none: make one with `moulin access create NAME`."
         )
-    return access
+    return Authority(access, None, serve.ticket_seconds)
+
+
+def _access_file(lake: Lake, serve: ServeConfig) -> AccessFile | None:
+    """The access tokens beside those of an issuer; a lake without a folder need not have any."""
+    try:
+        return AccessFile(access_path(lake, serve))
+    except InvalidInput:
+        return None
 
 
 def bind(server: grpc.Server, serve: ServeConfig) -> int:

@@ -50,7 +50,6 @@ from moulin.meta.features import is_known_index
 from moulin.meta.roles import Role
 from moulin.meta.site import Site
 from moulin.model.key.region import RegionSpec
-from moulin.model.operations import Append
 from moulin.table.properties import check_properties
 
 
@@ -164,7 +163,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         new = _new_table(request)
         if (first := from_message_first(request)) is not None:
             catalog, state = self._catalog, foreseen(new, request.database, request.name)
-            rows = TableCommit(state.id, 0, Append(added=first.segments))
+            rows = TableCommit(state.id, 0, first.operation)
             require_delivered(catalog.pool, catalog.store, [rows], {state.id: state})
         return to_message_state(
             self._catalog.create_table(request.database, request.name, new, first, replace=request.replace)
@@ -209,10 +208,10 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def CreateView(self, request: pb.CreateViewRequest, context: Any) -> pb.View:
         text = request.description if request.HasField("description") else None
         query, members = from_message_query(request), list(request.members)
+        expected = request.expected if request.HasField("expected") else None
+        given = (request.database, request.name, members, text)
         return to_message_view(
-            self._catalog.create_view(
-                request.database, request.name, members, text, query=query, replace=request.replace
-            )
+            self._catalog.create_view(*given, query=query, replace=request.replace, expected=expected)
         )
 
     def SetViewMembers(self, request: pb.SetViewMembersRequest, context: Any) -> pb.View:
@@ -226,7 +225,8 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         return to_message_view(self._catalog.view(request.database, request.name))
 
     def RenameView(self, request: pb.RenameViewRequest, context: Any) -> pb.View:
-        return to_message_view(self._catalog.rename_view(request.database, request.name, request.new_name))
+        target = request.new_database if request.HasField("new_database") else request.database
+        return to_message_view(self._catalog.rename_view(request.database, request.name, request.new_name, target))
 
     def DropView(self, request: pb.TableRef, context: Any) -> pb.View:
         return to_message_view(self._catalog.drop_view(request.database, request.name))

@@ -55,6 +55,7 @@ _WHOLE: Mapping[type[PrimitiveType], int] = {
     TimeType: 8,
     **dict.fromkeys(_UNITS_PER_DAY, 8),
 }
+_WHOLE_FORMS = {kind: struct.Struct("<i" if size == 4 else "<q") for kind, size in _WHOLE.items()}
 # Bytes of the types that can be widened, and of those that they can be widened to.
 _WIDTHS: Mapping[type[PrimitiveType], int] = {**_WHOLE, FloatType: 4, DoubleType: 8}
 _LAST_CODE_POINT = 0x10FFFF
@@ -79,6 +80,13 @@ def bound_to_bytes(iceberg: PrimitiveType, value: Any) -> bytes:
     ):
         raise InvalidInput(f"The value {value!r} of {len(data)} bytes does not fit type {iceberg}.")
     return data
+
+
+def _packed(form: struct.Struct, iceberg: PrimitiveType, value: int) -> bytes:
+    try:
+        return form.pack(value)
+    except struct.error as error:
+        raise InvalidInput(f"The value {value!r} does not fit type {iceberg}.") from error
 
 
 def bound_from_bytes(iceberg: PrimitiveType, data: bytes) -> Any:
@@ -107,6 +115,8 @@ def is_wider(one: IcebergType, other: IcebergType) -> bool:
 
 def lower_bound(iceberg: PrimitiveType, value: Any) -> bytes | None:
     """The bytes of a bound <= `value`: truncated for text and binary, -0.0 for a zero. None for NaN."""
+    if type(value) is int and (form := _WHOLE_FORMS.get(type(iceberg))) is not None:
+        return _packed(form, iceberg, value)
     if isinstance(iceberg, FloatType | DoubleType):
         if math.isnan(value):
             return None
@@ -118,6 +128,8 @@ def lower_bound(iceberg: PrimitiveType, value: Any) -> bytes | None:
 
 def upper_bound(iceberg: PrimitiveType, value: Any) -> bytes | None:
     """The bytes of a bound >= `value`: truncated for text and binary, +0.0 for a zero. None for NaN, or without one."""
+    if type(value) is int and (form := _WHOLE_FORMS.get(type(iceberg))) is not None:
+        return _packed(form, iceberg, value)
     if isinstance(iceberg, FloatType | DoubleType):
         if math.isnan(value):
             return None

@@ -198,10 +198,7 @@ def format_partition(spec: PartitionSpec, schema: Schema, values: PartitionTuple
 def _parse_field(text: object, schema: Schema) -> tuple[int, Transform]:
     if not isinstance(text, str):
         raise InvalidInput(f'A partition field is text such as "day(ts)", not {type(text).__name__}.')
-    call = _CALL.fullmatch(text)
-    name, transform = text.strip(), _PLAIN["identity"]()
-    if call is not None and name not in schema.column_names:
-        name, transform = call[3], _parse_transform(call[1].lower(), call[2], text)
+    name, transform = split_call(text, schema)
     source = find_column(schema, name)
     if column_path(schema, source.field_id) is None:
         raise InvalidInput(f"The table cannot be partitioned by {text!r}: {name} lies inside a list or map.")
@@ -210,6 +207,26 @@ def _parse_field(text: object, schema: Schema) -> tuple[int, Transform]:
             f"The table cannot be partitioned by {text!r}: column {name} is of type {source.field_type}."
         )
     return source.field_id, transform
+
+
+def split_call(text: str, schema: Schema) -> tuple[str, Transform]:
+    """The column and the transform of a text such as "bucket(16, id)"; a column alone is its own transform."""
+    call = _CALL.fullmatch(text)
+    if call is None or text.strip() in schema.column_names:
+        return text.strip(), _PLAIN["identity"]()
+    return call[3], _parse_transform(call[1].lower(), call[2], text)
+
+
+def call_text(transform: Transform, column: str) -> str:
+    """What `split_call` reads as this transform of a column."""
+    match transform:
+        case IdentityTransform():
+            return column
+        case BucketTransform():
+            return f"bucket({transform.num_buckets}, {column})"
+        case TruncateTransform():
+            return f"truncate({transform.width}, {column})"
+    return f"{transform}({column})"
 
 
 def _parse_transform(name: str, number: str | None, text: str) -> Transform:
@@ -316,8 +333,10 @@ def _as_text(transform: Transform, kind: IcebergType, value: Any) -> str:
 __all__ = [
     "FIRST_FIELD_ID",
     "PartitionTuple",
+    "call_text",
     "decode_partition",
     "format_partition",
     "parse_spec",
     "python_value",
+    "split_call",
 ]

@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from moulin.errors import Unsupported
 from moulin.model.columns import compute as pc
 from moulin.model.layout.partition_spec import IdentityTransform
 from moulin.model.layout.sort_order import NullOrder, SortDirection, SortOrder
-from moulin.model.layout.transform import raw_values, source_column
+from moulin.model.layout.transform import raw_values, source_column, transform_array
 from moulin.model.schema.values import (
     BooleanType,
     DateType,
@@ -67,15 +66,16 @@ def is_sorted(table: pa.Table, order: SortOrder, schema: Schema) -> bool:
 def _keys(table: pa.Table, order: SortOrder, schema: Schema) -> list[_Key]:
     keys: list[_Key] = []
     for field in order.fields:
-        if not isinstance(field.transform, IdentityTransform):
-            raise Unsupported(f"Rows cannot be sorted by the transform {field.transform}: set a sort order of columns.")
+        kind = schema.find_type(field.source_id)
         column = source_column(table, schema, field.source_id)
+        if not isinstance(field.transform, IdentityTransform):
+            column, kind = transform_array(field.transform, kind, column), field.transform.result_type(kind)
         descending = field.direction is SortDirection.DESC
         if column.null_count:
             nulls_first = field.null_order is NullOrder.NULLS_FIRST
             rank = column.is_valid() if nulls_first else column.is_null()
             keys.append(rank.to_numpy(zero_copy_only=False).view(np.int8))
-        numbers = _numbers(schema.find_type(field.source_id), column)
+        numbers = _numbers(kind, column)
         if numbers is None:
             keys.append((column.storage if isinstance(column, pa.ExtensionArray) else column, descending))
         else:

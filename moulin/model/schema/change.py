@@ -14,7 +14,7 @@ from moulin.model.schema import single_value
 from moulin.model.schema.defaults import coerce_default
 from moulin.model.schema.documents import type_document, type_of
 from moulin.model.schema.type_reader import to_type
-from moulin.model.schema.values import IcebergType
+from moulin.model.schema.values import IcebergType, StructType
 from moulin.model.texts import check_text
 
 
@@ -118,6 +118,23 @@ class FillColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplaceColumns:
+    """Other columns in place of all, whatever their types and ids: the rows of before go with it.
+
+    Only in a commit that leaves no segment of before. `type` is a struct with the columns and their ids: ids that the
+    table has given out, or higher ones.
+    """
+
+    type: IcebergType
+    name: str = "*"
+    action: ClassVar[str] = "replace-columns"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.type, StructType) or not self.type.fields or self.name != "*":
+            raise InvalidInput("The columns of a table are replaced by a struct that has at least one field.")
+
+
+@dataclass(frozen=True, slots=True)
 class MoveColumn:
     """Another position among its siblings: first, or right `after` or `before` the sibling of that last part."""
 
@@ -194,6 +211,7 @@ SchemaChange = (
     | WidenColumn
     | CastColumn
     | FillColumn
+    | ReplaceColumns
     | MoveColumn
     | SetNullable
     | SetRequired
@@ -246,6 +264,7 @@ __all__ = [
     "FillColumn",
     "MoveColumn",
     "RenameColumn",
+    "ReplaceColumns",
     "SchemaChange",
     "SetDefault",
     "SetDoc",

@@ -4,6 +4,8 @@ Field ids are never reused: a column added after one of the same name was droppe
 never rewritten: readers map them to the current schema by field id, widen their values and fill in what they lack.
 """
 
+# Decisions: docs/decisions/0493
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,6 +21,7 @@ from moulin.model.schema.change import (
     FillColumn,
     MoveColumn,
     RenameColumn,
+    ReplaceColumns,
     SchemaChange,
     SetDefault,
     SetDoc,
@@ -27,7 +30,7 @@ from moulin.model.schema.change import (
     WidenColumn,
 )
 from moulin.model.schema.defaults import widen_default
-from moulin.model.schema.schema import MAX_FIELD_ID, check_field_count, nested_ids, unknown_column
+from moulin.model.schema.schema import MAX_FIELD_ID, check_field_count, make_schema, nested_ids, unknown_column
 from moulin.model.schema.types import renumber
 from moulin.model.schema.values import (
     DateType,
@@ -69,7 +72,10 @@ def apply_changes(
     rules = _Rules(last_id, set(schema.identifier_field_ids), in_use, partition_names, partition_sources)
     columns = StructType(*schema.fields)
     for change in changes:
-        columns = _apply(columns, change, rules)
+        if isinstance(change, ReplaceColumns):
+            columns = _replaced(columns, change, rules)
+        else:
+            columns = _apply(columns, change, rules)
     if _lacks_fields(columns):
         last = next(change.name for change in reversed(changes) if isinstance(change, DropColumn))
         raise FailedPrecondition(f"Column {last} cannot be dropped: nothing would be left beside it.")
@@ -191,6 +197,45 @@ def _add(siblings: _Siblings, path: tuple[str, ...], change: AddColumn, rules: _
     return [*siblings, added]
 
 
+def _replaced(columns: StructType, change: ReplaceColumns, rules: _Rules) -> StructType:
+    if rules.key:
+        raise FailedPrecondition("A table with a primary key keeps its columns: drop it and make another.")
+    new = change.type
+    assert isinstance(new, StructType)
+    before = Schema(*columns.fields)
+    make_schema(Schema(*new.fields))  # refuses names and types that no table may have
+    numbers = sorted(nested_ids(NestedField(0, "", new)) - {0})
+    if not 0 < numbers[0] <= numbers[-1] <= MAX_FIELD_ID or len(numbers) != _count(new):
+        raise InvalidInput(f"Each column has a field id of its own, from 1 to {MAX_FIELD_ID}.")
+    fresh = [number for number in numbers if number > rules.last_id]
+    if fresh != list(range(rules.last_id + 1, rules.last_id + 1 + len(fresh))):
+        raise InvalidInput(f"New columns get the field ids that follow {rules.last_id}, and not {fresh[-1]}.")
+    for name in (field.name for field in new.fields):
+        if name.lower() in {one.lower() for one in rules.partition_names} - {f.name.lower() for f in columns.fields}:
+            raise AlreadyExists(f"{name!r} is the name of a partition field: choose another name for the column.")
+    after = Schema(*new.fields)
+    for number in set(rules.partition_sources) & set(before.field_ids) & set(after.field_ids):
+        if before.find_type(number) != after.find_type(number):
+            raise FailedPrecondition(
+                f"Column {before.find_column_name(number)} keeps its type: the table is or was partitioned by it. Drop "
+                "the table and make another, or give the column another name."
+            )
+    rules.last_id = max(rules.last_id, after.highest_field_id)
+    return new
+
+
+def _count(kind: IcebergType) -> int:
+    """How many fields are inside a type."""
+    match kind:
+        case StructType():
+            return sum(1 + _count(field.field_type) for field in kind.fields)
+        case ListType():
+            return 1 + _count(kind.element_type)
+        case MapType():
+            return 2 + _count(kind.key_type) + _count(kind.value_type)
+    return 0
+
+
 def _rename(siblings: _Siblings, path: tuple[str, ...], change: RenameColumn, rules: _Rules) -> _Siblings:
     index = _index_of(siblings, path[-1])
     rules.check_free([*siblings[:index], *siblings[index + 1 :]], path, change.new_name)
@@ -260,6 +305,8 @@ def _cast(siblings: _Siblings, path: tuple[str, ...], change: CastColumn, rules:
 def _fill(siblings: _Siblings, path: tuple[str, ...], change: FillColumn, rules: _Rules) -> _Siblings:
     index = _index_of(siblings, path[-1])
     placed = replace(siblings[index], field_id=change.number, field_type=change.type)
+    if (use := rules.use_of(siblings[index].field_id)) is not None:
+        raise FailedPrecondition(f"Column {change.name} cannot be filled: {use} rests on it. Change that first.")
     if max(nested_ids(placed)) > rules.last_id:
         raise InvalidInput(f"Column {change.name} cannot get field id {change.number}, which was never given out.")
     siblings[index] = placed

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from moulin.errors import InvalidInput, PermissionDenied, Unsupported
 from moulin.model.names import quote
+from moulin.model.view_history import Home
 from moulin.pipeline.read.hidden import NAMES as HIDDEN
 from moulin.pipeline.read.metadata import METADATA
 from moulin.pipeline.read.reader import NamedFrame
@@ -92,15 +93,18 @@ class Query:
         check: PlanCheck | None = None,
         views: Mapping[str, LogicalPlan] = MappingProxyType({}),
         changes: bool = False,
+        home: Home | None = None,
     ) -> None:
         """With `check`, every name must be a lake table's, or that of one of the `views`, in lower case.
 
-        With `changes`, it is a statement that changes a table.
+        With `changes`, it is a statement that changes a table. With `home`, names without a database are of the lake,
+        too, and none means one of the `views`.
         """
         self._catalyst, self._check_plan, self._is_change = catalyst, check, changes
         self._outer: list[tuple[str, Callable[[LogicalPlan], LogicalPlan]]] = []
         with catalyst.active():
-            plan = with_views(catalyst, catalyst.opened(self._unwrapped(parsed)), views)
+            plan = catalyst.opened(self._unwrapped(parsed))
+            plan = with_views(catalyst, plan, views) if home is None else at_home(catalyst, plan, home)
         if check is not None:
             check.written(plan)
         self._plan, nodes = self._identified(plan)
@@ -350,6 +354,23 @@ def with_views(catalyst: Catalyst, plan: LogicalPlan, views: Mapping[str, Logica
         if kind == "UnresolvedRelation" and len(parts := parts_of(node)) == 1 and parts[0].lower() in views:
             found.append((node, catalyst.alias(parts[0], views[parts[0].lower()])))
     return catalyst.replace(plan, found)
+
+
+def at_home(catalyst: Catalyst, plan: LogicalPlan, home: Home) -> LogicalPlan:
+    """An opened plan with the names in it in full."""
+
+    def named(node: LogicalPlan) -> LogicalPlan | None:
+        if node.nodeName() != "UnresolvedRelation" or (full := home.full(parts_of(node))) == parts_of(node):
+            return None
+        return node.copy(catalyst.name(*full), node.options(), node.isStreaming())
+
+    found = []
+    for kind, node in catalyst.nodes(plan):
+        if kind == "RelationTimeTravel" and (below := named(node.relation())) is not None:
+            found.append((node, node.copy(below, node.timestamp(), node.version())))
+        elif (changed := named(node)) is not None:
+            found.append((node, changed))
+    return catalyst.replace(plan, found) if found else plan
 
 
 def _check_plain(node: LogicalPlan, reference: Reference) -> None:

@@ -17,6 +17,7 @@ from moulin.errors import InvalidInput, NotFound, PermissionDenied
 from moulin.lake import Lake
 from moulin.model.entities import View
 from moulin.model.names import AT, on_branch
+from moulin.model.view_history import beside
 from moulin.pipeline.read.feed import feed_frame
 from moulin.pipeline.read.fresh import Fresh
 from moulin.pipeline.read.metadata import WITH_ADDRESSES, metadata_of
@@ -177,7 +178,7 @@ class Resolver:
         def frames(named: Sequence[Reference]) -> dict[Reference, NamedFrame]:
             plain = {one: one.version is None and one.timestamp_ns is None and not is_now for one in named}
             asked = {one: replace(one, version=version) if plain[one] else one for one in named}
-            asked = {one: beside(view.database, found) for one, found in asked.items()}
+            asked = {one: beside_view(view.database, found) for one, found in asked.items()}
             found = self.named(list(asked.values()), version, lane, lake_only=True, hidden=False)
             return {one: found[asked[one]] for one in named}
 
@@ -202,11 +203,9 @@ class Resolver:
         return self._spark.conf.get("spark.sql.caseSensitive") == "true"
 
 
-def beside(database: str, reference: Reference) -> Reference:
-    """A reference in the text of a view: where the view's database is on a branch, names without one are, too."""
-    if AT in reference.database or AT not in database:
-        return reference
-    return replace(reference, database=on_branch(reference.database, database.rpartition(AT)[2]))
+def beside_view(database: str, reference: Reference) -> Reference:
+    """A reference in the text of a view of `database`."""
+    return replace(reference, database=beside(database, reference.database))
 
 
 def databases_like(lake: Lake, written: str) -> list[str]:

@@ -29,6 +29,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from moulin.errors import InvalidInput, PermissionDenied
+from moulin.model.view_history import Home
 from moulin.pipeline.read.reader import NamedFrame
 from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
 from moulin.pipeline.sql.names import CHANGES_FUNCTION, PlanCheck, Query, Reference, is_lake_name
@@ -249,15 +250,16 @@ class SafeSql:
         """Refuse a change in which a name came to mean a hidden column of Spark's."""
         _check_hidden(resolved)
 
-    def query(self, plan: LogicalPlan, catalyst: Catalyst | None = None) -> Query:
+    def query(self, plan: LogicalPlan, catalyst: Catalyst | None = None, home: Home | None = None) -> Query:
         """The query, found to name lake tables alone; nothing was evaluated that may not be.
 
-        `catalyst` is that of another session to run it in, for a text that is part of an ordinary query.
+        `catalyst` is that of another session to run it in, for a text that is part of an ordinary query. `home` is
+        where names without a database belong in the text of a view; without it they are those of temporary views.
         """
         check = PlanCheck(_check_syntax, _check_analyzed)
         try:
-            if catalyst is not None:
-                return Query(catalyst, plan, check=check)
+            if catalyst is not None or home is not None:
+                return Query(catalyst or self._catalyst, plan, check=check, home=home)
             return Query(self._catalyst, plan, check=check, views=self._view_plans())
         except (Py4JError, RecursionError) as error:
             raise InvalidInput(f"Spark cannot parse the query: {_reason(error)}") from None

@@ -9,7 +9,7 @@ Its columns are those it had when it was made, as in Spark: each is found by its
 columns of the query and cast to the type that is stored.
 """
 
-# Decisions: docs/decisions/0256
+# Decisions: docs/decisions/0256, docs/decisions/0502
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from moulin.errors import InvalidInput, NotFound, PermissionDenied, Unsupported
-from moulin.model.entities import SPARK, View
+from moulin.model.entities import SPARK, View, ViewQuery
 from moulin.model.names import check_column_name, quote
 from moulin.model.schema.schema import make_schema
 from moulin.model.schema.values import NestedField, Schema
 from moulin.model.texts import check_text
+from moulin.model.view_history import Home
 from moulin.pipeline.read.batches import spark_arrow_schema
 from moulin.pipeline.read.columns import quoted, spark_schema
 from moulin.pipeline.read.reader import NamedFrame
@@ -80,16 +81,28 @@ def read_view(view: View, catalyst: Catalyst, parser: SafeSql, frames: Frames) -
     """
     assert view.query is not None
     name = f"{view.database}.{view.name}"
-    text = view.query.sql(SPARK)
-    if text is None:
-        dialects = ", ".join(one.dialect for one in view.query.representations)
-        raise Unsupported(f"View {name} has a text for {dialects} and none for Spark: read it there.")
+    text = _spark_text(name, view.query)
     with _entered(name):
         with _naming(name):
-            query = parser.query(_parsed(parser, text), None if _WITHIN.get(_OUTSIDE).safe else catalyst)
+            own = None if _WITHIN.get(_OUTSIDE).safe else catalyst
+            query = parser.query(_parsed(parser, text), own, Home.of(view.database, view.query))
         found = _found(name, query, frames)
         with _naming(name):
             return NamedFrame(_shown(parser.run(query, found), view.query.schema))
+
+
+def _spark_text(name: str, query: ViewQuery) -> str:
+    """The text for Spark, or one for another engine, translated. It is checked and planned as any other."""
+    from moulin.model.view_texts import text_for  # loads sqlglot's dialects
+
+    try:
+        return text_for(query, SPARK)
+    except Unsupported as error:
+        dialects = ", ".join(one.dialect[:40] for one in query.representations)
+        raise Unsupported(
+            f"View {name} has a text for {dialects} and none that Spark can run: {error.message}. Add one for Spark, "
+            "or read it there."
+        ) from None
 
 
 def plan_view(text: str, columns: Columns, parser: SafeSql, frames: Frames) -> tuple[str, Schema]:

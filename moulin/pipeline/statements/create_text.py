@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from moulin.model.entities import TableState
-from moulin.model.layout.partition_spec import BucketTransform, IdentityTransform, TruncateTransform
+from moulin.model.layout.partition import call_text
+from moulin.model.layout.partition_spec import TimeTransform
 from moulin.model.layout.sort_order import NullOrder, SortDirection
 from moulin.model.names import quote
 from moulin.model.schema import values as ice
@@ -61,7 +62,7 @@ def sort_fields(state: TableState, *, quoted: bool = False) -> list[str]:
     found = []
     for field in state.sort_order.fields:
         name = state.schema.find_column_name(field.source_id) or ""
-        words = [quote(*name.split(".")) if quoted else name]
+        words = [call_text(field.transform, quote(*name.split(".")) if quoted else name)]
         descending, last = field.direction == SortDirection.DESC, field.null_order == NullOrder.NULLS_LAST
         words += ["desc"] if descending else []
         words += [f"nulls {'last' if last else 'first'}"] if descending != last else []
@@ -167,13 +168,7 @@ def _partitioning(state: TableState, *, quoted: bool) -> list[str]:
     for field in state.spec.fields:
         name = state.schema.find_column_name(field.source_id) or ""
         name = quote(*name.split(".")) if quoted else name
-        match field.transform:
-            case IdentityTransform():
-                found.append(name)
-            case BucketTransform():
-                found.append(f"bucket({field.transform.num_buckets}, {name})")
-            case TruncateTransform():
-                found.append(f"truncate({field.transform.width}, {name})")
-            case transform:
-                found.append(f"{transform}s({name})" if quoted and str(transform) != "void" else f"{transform}({name})")
+        text = call_text(field.transform, name)
+        plural = quoted and isinstance(field.transform, TimeTransform)  # Spark says days(ts)
+        found.append(f"{field.transform}s({name})" if plural else text)
     return found

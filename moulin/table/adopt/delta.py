@@ -12,17 +12,19 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 from moulin.errors import Corrupt, InvalidInput, Unsupported
 from moulin.model.schema.type_reader import parse_type
 from moulin.model.schema.values import IcebergType, ListType, MapType, NestedField, StructType
+from moulin.table.adopt.delta_vectors import read_vector, vector_id
 from moulin.table.adopt.imported import Imported, Place, Values
 from moulin.table.creation import new_table
 
 LOG: Final = "_delta_log"
 _COMMIT = re.compile(r"([0-9]{20})\.json")
 _CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint(?:\.([0-9]{10})\.([0-9]{10}))?\.parquet")
-# What a reader has to know, and does: without deletion vectors in use, the feature changes nothing.
+# What a reader has to know, and does.
 _KNOWN = frozenset({"deletionVectors", "timestampNtz", "vacuumProtocolCheck", "columnMapping"})
 _NAMES: Final[Mapping[str, str]] = {
     "integer": "int",
@@ -40,7 +42,8 @@ def read_delta(place: Place, partition_by: Iterable[str] | None) -> Imported:
         state.apply(action)
     columns = state.columns()
     chosen = state.partitions if partition_by is None else list(partition_by)
-    return Imported(new_table(columns, partition_by=chosen), place.files(state.files))
+    files, deleted = state.files()
+    return place.imported(new_table(columns, partition_by=chosen), files, deleted)
 
 
 def _actions(place: Place) -> Iterator[dict[str, Any]]:
@@ -84,7 +87,8 @@ class _State:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self.files: dict[str, Values] = {}
+        # The same file may be there with another deletion vector, in any order in one commit: both name an action.
+        self._files: dict[tuple[str, str], tuple[Values, Mapping[str, Any] | None]] = {}
         self.partitions: list[str] = []
         self._schema: dict[str, Any] | None = None
 
@@ -96,7 +100,7 @@ class _State:
         if (added := action.get("add")) is not None:
             self._add(added)
         if (removed := action.get("remove")) is not None:
-            self.files.pop(self._path(removed), None)
+            self._files.pop(self._identity(removed), None)
 
     def _check_protocol(self, protocol: Mapping[str, Any]) -> None:
         if protocol.get("minReaderVersion", 1) > 3:  # the newest that there is
@@ -117,13 +121,23 @@ class _State:
         self.partitions = list(metadata.get("partitionColumns") or ())
 
     def _add(self, added: Mapping[str, Any]) -> None:
-        if added.get("deletionVector"):
-            raise Unsupported(
-                f"The Delta table in {self._place.uri} has deletion vectors: rewrite its files first (REORG TABLE ... "
-                "APPLY (PURGE)), or load its rows with append."
-            )
-        values = added.get("partitionValues") or {}
-        self.files[self._path(added)] = dict(values)
+        values = dict(added.get("partitionValues") or {})
+        self._files[self._identity(added)] = values, added.get("deletionVector")
+
+    def _identity(self, action: Mapping[str, Any]) -> tuple[str, str]:
+        vector = action.get("deletionVector")
+        return self._path(action), vector_id(vector) if vector else ""
+
+    def files(self) -> tuple[dict[str, Values], dict[str, BitMap64]]:
+        """The files of the table, and the positions in them of rows that were deleted."""
+        found, deleted = dict[str, Values](), dict[str, BitMap64]()
+        for (path, _), (values, vector) in self._files.items():
+            if path in found:
+                raise Corrupt(f"The log of the Delta table in {self._place.uri} has {path} twice.")
+            found[path] = values
+            if vector:
+                deleted[path] = read_vector(self._place, vector)
+        return found, deleted
 
     def _path(self, action: Mapping[str, Any]) -> str:
         path = unquote(str(action["path"]))

@@ -24,6 +24,7 @@ from moulin.table.adopt.partition import path_values
 from moulin.table.context import Context
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+_Values = tuple[tuple[str, str | None], ...]
 _WILD = re.compile(r"[*?\[]")
 _WILDS = re.compile(r"(\*|\?|\[!?[^\]]+\])")
 _ENDINGS = (".parquet", ".parq")
@@ -52,7 +53,7 @@ def find_files(context: Context, source: Source, *, columns: Collection[str], hi
         base, store, folder = _base_of(context, root.uri)
         inner = _inner_bases(context, base)
         around = {name: value for name, value in path_values(f"{_root_path(base)}/x").items() if name in columns}
-        inside = _Inside(store, base)
+        inside, named = _Inside(store, base), dict[str, _Values]()
         for info in _listed(store, folder, root):
             inside.check(info.path)
             address = _address(base, inner, info.path)
@@ -60,7 +61,9 @@ def find_files(context: Context, source: Source, *, columns: Collection[str], hi
                 raise InvalidInput(
                     f"{info.path} below {base.uri} is a segment that a lake moved there: it is not free."
                 )
-            values = tuple({**around, **path_values(info.path)}.items()) if hive else ()
+            above = info.path.rpartition("/")[0]
+            if (values := named.get(above)) is None:
+                values = named[above] = tuple({**around, **path_values(info.path)}.items()) if hive else ()
             etag = "" if store.is_local else info.etag or ""  # of a folder it says no more than the time
             found[address] = FoundFile(address, info.path, info.size, _nanos(info.modified), etag, values)
     if not found:

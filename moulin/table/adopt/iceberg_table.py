@@ -1,18 +1,20 @@
 """Iceberg tables: the files of their current snapshot, from metadata and manifests as they are."""
 
-# Decisions: docs/decisions/0434
+# Decisions: docs/decisions/0434, docs/decisions/0480
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import fastavro
+from pyroaring import BitMap64
 
 from moulin.catalog.objects.new_table import NewTable
 from moulin.errors import Corrupt, InvalidInput, NotFound, Unsupported
+from moulin.formats.position_deletes import deleted_positions
 from moulin.model.layout.partition import FIRST_FIELD_ID, parse_spec
 from moulin.model.layout.partition_spec import IdentityTransform, PartitionSpec, spec_of
 from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER
@@ -23,7 +25,8 @@ from moulin.table.adopt.imported import Imported, Place, Values
 METADATA: Final = "metadata"
 _NAME = re.compile(r"(?:v([0-9]+)|([0-9]+)-.*)\.metadata\.json")
 _HINT = "version-hint.text"
-_DELETED = 2
+_DELETED = 2  # a status
+_POSITIONS = 1  # a content
 _PARQUET = "PARQUET"
 
 
@@ -50,6 +53,8 @@ def read_iceberg(place: Place, partition_by: Iterable[str] | None, name: str | N
 class _Reading:
     def __init__(self, place: Place, metadata: Mapping[str, Any]) -> None:
         self._place, self._metadata = place, metadata
+        self._sequences: dict[str, int] = {}  # of data files: older deletes do not concern them
+        self._deletes: list[tuple[int, dict[str, Any]]] = []
         if metadata.get("format-version") not in (1, 2, 3):
             raise Unsupported(f"The Iceberg table in {place.uri} has format {metadata.get('format-version')!r}.")
 
@@ -57,6 +62,7 @@ class _Reading:
         try:
             schema, spec = self._schema(), self._spec()
             files = self._files(schema)
+            deleted = self._deleted(files)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, InvalidInput | Unsupported | Corrupt | NotFound):
                 raise
@@ -67,7 +73,7 @@ class _Reading:
         last_partition = max([last_partition, *(field.field_id for field in spec.fields)])
         last_column = max(int(self._metadata["last-column-id"]), schema.highest_field_id)
         new = NewTable(schema, last_column, spec, last_partition, UNSORTED_SORT_ORDER, None, {})
-        return Imported(new, self._place.files(files))
+        return self._place.imported(new, files, deleted)
 
     def _schema(self) -> Schema:
         m = self._metadata
@@ -95,24 +101,46 @@ class _Reading:
             live = (manifest.get("added_files_count") or 0) + (manifest.get("existing_files_count") or 0)
             if manifest.get("content") == 1:
                 if live or manifest.get("added_files_count") is None:
-                    raise self._has_deletes()
+                    self._deletes += self._entries(manifest)
                 continue
             self._read_manifest(manifest, schema, found)
         return found
 
+    def _entries(self, manifest: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The live files of a manifest, each with the sequence number from which on it counts."""
+        for entry in self._avro(manifest["manifest_path"]):
+            if entry["status"] != _DELETED:
+                own = entry.get("sequence_number")
+                yield int(manifest.get("sequence_number") or 0) if own is None else own, entry["data_file"]
+
+    def _deleted(self, files: Mapping[str, Values]) -> dict[str, BitMap64]:
+        """Positions of deleted rows by file. A vector of a file stands in place of all other deletes of it."""
+        vectors, others = dict[str, BitMap64](), dict[str, BitMap64]()
+        for sequence, record in self._deletes:
+            if record.get("content") != _POSITIONS:
+                raise self._has_equality_deletes()
+            is_vector = record["file_format"].upper() == "PUFFIN"
+            for where, positions in deleted_positions(self._place.get(self._relative(record["file_path"])), record):
+                path = self._relative(where)
+                if path not in files or self._sequences[path] > sequence:
+                    continue
+                if is_vector and path in vectors:
+                    raise Corrupt(f"{where} has two deletion vectors: a data file has at most one.")
+                into = vectors if is_vector else others
+                into[path] = into.get(path, BitMap64()) | positions
+        return {**others, **vectors}
+
     def _read_manifest(self, manifest: Mapping[str, Any], schema: Schema, found: dict[str, Values]) -> None:
         names = self._identities(int(manifest["partition_spec_id"]), schema)
-        for entry in self._avro(manifest["manifest_path"]):
-            file = entry["data_file"]
-            if entry["status"] == _DELETED:
-                continue
+        for sequence, file in self._entries(manifest):
             if file.get("content"):
-                raise self._has_deletes()
+                raise Corrupt(f"{manifest['manifest_path']} has a delete file among data files.")
             if file["file_format"].upper() != _PARQUET:
                 raise Unsupported(f"{file['file_path']} is {file['file_format']}: only Parquet files are adopted.")
             partition = file.get("partition") or {}
             values = {column: partition.get(name) for name, column in names.items()}
             path = self._relative(file["file_path"])
+            self._sequences[path] = sequence
             found[path] = {name: None if value is None else str(value) for name, value in values.items()}
 
     def _identities(self, spec_id: int, schema: Schema) -> dict[str, str]:
@@ -139,10 +167,10 @@ class _Reading:
                 return where.removeprefix("file://")[len(start.removeprefix("file://")) + 1 :]
         raise Unsupported(f"{where} lies outside of the folder of its table, {root}: it is not imported.")
 
-    def _has_deletes(self) -> Unsupported:
+    def _has_equality_deletes(self) -> Unsupported:
         return Unsupported(
-            f"The Iceberg table in {self._place.uri} has deleted rows in files of their own: rewrite its data files "
-            "first, or load its rows with append."
+            f"The Iceberg table in {self._place.uri} has equality deletes, which say which rows are gone by their "
+            "values: rewrite its data files first, or load its rows with append."
         )
 
 

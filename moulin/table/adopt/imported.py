@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from pyroaring import BitMap64
 
 from moulin.catalog.objects.new_table import NewTable
 from moulin.errors import InvalidInput, NotFound
@@ -20,11 +22,15 @@ Values = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A table to make of files that are there, and how their columns are matched with its own."""
+    """A table to make of files that are there, and how their columns are matched with its own.
+
+    `deleted` are the positions of rows that no longer count, by the address of their file.
+    """
 
     new: NewTable
     files: list[FoundFile]
     by: By = "own"
+    deleted: Mapping[str, BitMap64] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +66,15 @@ class Place:
         below = (info.path[start:] for info in self.store.list(self.path(folder)))
         return sorted(name for name in below if "/" not in name)
 
-    def files(self, wanted: Mapping[str, Values]) -> list[FoundFile]:
-        """Files by their paths below the table's folder, each with values that are not in it."""
-        return found_files(self.context, self.uri, wanted)
+    def imported(
+        self, new: NewTable, wanted: Mapping[str, Values], deleted: Mapping[str, BitMap64] | None = None
+    ) -> Imported:
+        """A table of files by their paths below the table's folder, each with values that are not in it, and with the
+        positions of rows in it that are `deleted`."""
+        files = found_files(self.context, self.uri, wanted)
+        by_path = {self.path(name): positions for name, positions in (deleted or {}).items() if positions}
+        gone = {file.address: by_path[file.path] for file in files if file.path in by_path}
+        return Imported(new, files, deleted=gone)
 
 
 Reader = Callable[[Place, Iterable[str] | None], Imported]

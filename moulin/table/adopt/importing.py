@@ -1,6 +1,6 @@
 """Makes a table of a foreign one where it lies: Iceberg, Delta, or a folder of Parquet files. Lance is copied."""
 
-# Decisions: docs/decisions/0434
+# Decisions: docs/decisions/0434, docs/decisions/0480
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from moulin.catalog.objects.new_table import FirstRows, foreseen
 from moulin.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
 from moulin.formats.segment.footer import read_footer_bytes
 from moulin.model.entities import TableState
+from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
 from moulin.model.schema.arrow_reader import columns_from_arrow
 from moulin.table.adopt.adopt import read_facts
@@ -25,6 +26,7 @@ from moulin.table.adopt.files import find_files, folder_of
 from moulin.table.adopt.iceberg_table import newest_metadata, read_iceberg
 from moulin.table.adopt.imported import Imported, Place
 from moulin.table.adopt.kernel import FoundFile
+from moulin.table.commit.vectors import VectorTarget, write_vectors
 from moulin.table.context import Context
 from moulin.table.creation import create, new_table
 
@@ -53,9 +55,38 @@ def import_table(
     found = _read(context, text, format, partition_by)
     new = replace(found.new, id=new_id())
     state = foreseen(new, database, name)
-    added = read_facts(context, state, found.files, by=found.by, extra="ignore")
+    first = _first_rows(context, state, found)
     with context.catalog.writing():
-        return context.catalog.create_table(database, name, new, FirstRows(tuple(added), {}) if added else None)
+        made = context.catalog.create_table(database, name, new, first)
+    if first is not None and first.vectors:
+        _require_vectors(context, made, first)
+    return made
+
+
+def _first_rows(context: Context, state: TableState, found: Imported) -> FirstRows | None:
+    """The files as segments, with vectors over their deleted rows. Files of which no row is left are left out."""
+    added, targets = list[SegmentFacts](), dict[int, VectorTarget]()
+    for facts in read_facts(context, state, found.files, by=found.by, extra="ignore"):
+        positions = found.deleted.get(facts.path)
+        if positions and positions.max() >= facts.rows:
+            raise InvalidInput(f"Row {positions.max()} of {facts.path} is deleted, and the file has {facts.rows} rows.")
+        if positions and len(positions) == facts.rows:
+            continue
+        added.append(facts)
+        if positions:
+            targets[facts.number] = VectorTarget(facts, positions)
+    return FirstRows(tuple(added), {}, write_vectors(context.store, state.id, targets)) if added else None
+
+
+def _require_vectors(context: Context, made: TableState, first: FirstRows) -> None:
+    """A server of an older release makes the table without its vectors: rows would be back that were deleted."""
+    known = {one.facts.number for one in context.catalog.segments(made.id, made.created_version) if one.vector}
+    if not known >= first.vectors.keys():
+        context.catalog.drop_table(made.database, made.name, immediate=True)
+        raise Unsupported(
+            "The server does not know tables that are made with deleted rows: upgrade its moulin, or rewrite the data "
+            "files of the source first."
+        )
 
 
 def _read(context: Context, text: str, kind: str | None, partition_by: Iterable[str] | None) -> Imported:

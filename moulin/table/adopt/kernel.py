@@ -2,15 +2,15 @@
 little of a column that must be known.
 """
 
-# Decisions: docs/decisions/0431
+# Decisions: docs/decisions/0431, docs/decisions/0481
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,6 +29,7 @@ from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns.batching import batched
 from moulin.model.facts import AdoptedFile, ColumnFacts, SegmentFacts
 from moulin.model.layout.bounds import time_range_ns
+from moulin.model.layout.partition import PartitionTuple
 from moulin.model.schema.defaults import default_value
 from moulin.model.schema.values import NestedField, PrimitiveType, Schema
 from moulin.storage.store import Store
@@ -36,7 +37,7 @@ from moulin.table.adopt.columns import Matched, TableColumns, match_columns
 from moulin.table.adopt.partition import constant, constant_facts, constant_of, partition_of
 from moulin.table.write.layout import Layout
 
-_THREADS = 16
+_THREADS = 16  # for an object store, whose answers are waited for
 _TOGETHER = 32  # files that one thread looks at before it takes the next ones
 _EVER = (-(2**63) + 1, 2**63 - 1)
 
@@ -71,11 +72,18 @@ def adopt_slice(work: AdoptSlice) -> list[SegmentFacts]:
     """The facts of the files that have rows. An error names the file."""
     kernel = _Kernel(work)
     blocks = list(batched(work.files, _TOGETHER))
-    if len(blocks) == 1 or (os.cpu_count() == 1 and work.store.is_local):
+    threads = min(_threads(work), len(blocks))
+    if threads == 1:
         return [facts for file in work.files if (facts := kernel.look(file)) is not None]
-    with ThreadPoolExecutor(min(_THREADS, len(blocks)), thread_name_prefix="moulin-adopt") as pool:
+    with ThreadPoolExecutor(threads, thread_name_prefix="moulin-adopt") as pool:
         looked = pool.map(lambda block: [kernel.look(file) for file in block], blocks)
         return [facts for block in looked for facts in block if facts is not None]
+
+
+def _threads(work: AdoptSlice) -> int:
+    """More than two would only wait for one another where the files lie in a folder."""
+    near = bool(work.files) and work.store.local_path(work.files[0].address) is not None
+    return min(2, os.cpu_count() or 1) if near else _THREADS
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +114,12 @@ class _Kernel:
             raise Corrupt(f"{file.address} is not a Parquet file that can be read: {_first_line(error)}.") from None
 
     def _look(self, file: FoundFile) -> SegmentFacts | None:
-        with self._work.store.reader(file.address, file.size) as source:
+        etag = file.etag
+        try:
+            source = self._work.store.reader(file.address, file.size, etag)
+        except Corrupt:  # a store that spells ETags otherwise in lists: then they tell nothing
+            source, etag = self._work.store.reader(file.address, file.size), ""
+        with source:
             footer, _ = read_footer_bytes(source, file.address)
         plan = self._plan(footer, file)
         told = decode_footer(plan.numbered + footer[len(plan.start) :], file.address, is_sealed=True)
@@ -119,7 +132,7 @@ class _Kernel:
             matched.field_ids,
             tuple(sorted((number, value) for number, value in constants.items())),
             file.modified_ns,
-            file.etag,
+            etag,
             hidden_keys(footer, told.metadata),
             matched.other_ids,
         )
@@ -166,27 +179,31 @@ class _Kernel:
         rows, layout, matched = told.num_rows, self._work.layout, plan.matched
         constants = dict(adopted.constants)
         columns = [*column_facts(told, plan.columns, {}), *self._missing_facts(matched.missing, constants, rows)]
-        facts = SegmentFacts(
-            file.number,
-            file.address,
-            rows,
-            file.size,
-            0,
-            self._schema.schema_id,
-            layout.spec.spec_id,
-            (),
-            hashlib.sha256(footer).digest(),
-            tuple(columns),
-            split_offsets=split_offsets(told),
-            adopted=adopted,
-        )
         by_field = {one.field_id: one for one in columns}
-        self._check_required(facts, matched.unsure, by_field)
-        partition = partition_of(
-            layout.spec, self._schema, constants, by_field, lambda names: self._read(facts, names), file.address
-        )
-        times = self._times(by_field)
-        return replace(facts, partition=partition, time_min=times[0], time_max=times[1])
+        times, sha256 = self._times(by_field), hashlib.sha256(footer).digest()
+
+        def facts(partition: PartitionTuple) -> SegmentFacts:
+            return SegmentFacts(
+                file.number,
+                file.address,
+                rows,
+                file.size,
+                0,
+                self._schema.schema_id,
+                layout.spec.spec_id,
+                partition,
+                sha256,
+                tuple(columns),
+                *times,
+                split_offsets=split_offsets(told),
+                adopted=adopted,
+            )
+
+        def read(names: list[str]) -> pa.Table:
+            return self._read(facts(()), names)
+
+        self._check_required(matched.unsure, by_field, read, file.address)
+        return facts(partition_of(layout.spec, self._schema, constants, by_field, read, file.address))
 
     def _missing_facts(
         self, missing: Sequence[NestedField], constants: Mapping[int, bytes | None], rows: int
@@ -198,13 +215,17 @@ class _Kernel:
         ]
 
     def _check_required(
-        self, facts: SegmentFacts, unsure: Sequence[NestedField], known: Mapping[int, ColumnFacts]
+        self,
+        unsure: Sequence[NestedField],
+        known: Mapping[int, ColumnFacts],
+        read: Callable[[list[str]], pa.Table],
+        where: str,
     ) -> None:
         for column in unsure:
             found = known.get(column.field_id)
-            nulls = self._read(facts, [column.name]).column(0).null_count if found is None else found.nulls
+            nulls = read([column.name]).column(0).null_count if found is None else found.nulls
             if nulls:
-                raise InvalidInput(f"Column {column.name!r} is required, and {facts.path} has {nulls} nulls in it.")
+                raise InvalidInput(f"Column {column.name!r} is required, and {where} has {nulls} nulls in it.")
 
     def _times(self, known: Mapping[int, ColumnFacts]) -> tuple[int | None, int | None]:
         """The range of the event time. Where the footer does not say, any time may be in the file."""

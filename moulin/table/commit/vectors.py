@@ -56,6 +56,11 @@ class VectorTarget:
     positions: BitMap64
 
 
+def _address(store: Store, facts: SegmentFacts) -> str:
+    """The address of a segment as engines know it."""
+    return (facts.adopted.location if facts.adopted is not None else "") or store.location(facts.path)
+
+
 def write_vectors(store: Store, table_id: UUID, targets: Mapping[int, VectorTarget]) -> dict[int, VectorFacts]:
     """Write one Puffin file with a vector per segment, in the order of Iceberg's manifests. Ids are given at commit."""
     if not targets:
@@ -63,7 +68,7 @@ def write_vectors(store: Store, table_id: UUID, targets: Mapping[int, VectorTarg
     path = paths.vector_path(table_id, new_id())
     ordered = sorted(targets, key=lambda number: (targets[number].segment.spec_id, number))
     found = [targets[number] for number in ordered]
-    blobs = [DeletionVectorBlob(store.location(target.segment.path), target.positions) for target in found]
+    blobs = [DeletionVectorBlob(_address(store, target.segment), target.positions) for target in found]
     data, extents = write_puffin(blobs)
     store.put(path, data)
     return {

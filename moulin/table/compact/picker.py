@@ -15,6 +15,7 @@ from moulin.config import Config
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns import compute as pc
 from moulin.model.facts import LiveSegment
+from moulin.model.layout.partition_spec import IdentityTransform
 from moulin.model.layout.size_tier import size_tier
 from moulin.model.layout.sort_order import NullOrder, SortDirection
 from moulin.model.schema.arrow import arrow_schema
@@ -271,6 +272,8 @@ def _cut_inputs(
     whole = [tuple(InputRange(s, 0, s.facts.rows) for s in segments)]
     if parts == 1 or not layout.sort_order.fields:
         return whole
+    if not isinstance(layout.sort_order.fields[0].transform, IdentityTransform):
+        return whole  # values are compared as they are stored
     if any(s.facts.sort_order_id != layout.sort_order.order_id for s in segments):
         return whole  # an input in another order cannot be cut by key
     first = layout.sort_order.fields[0]

@@ -10,7 +10,7 @@ catalog's own file follow, which anybody can finish (`catalog/upkeep/erasures.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,13 +22,12 @@ from moulin.catalog.upkeep import erasable, erasures
 from moulin.catalog.upkeep.erasable import Relatives
 from moulin.errors import Conflict, FailedPrecondition, Fenced, MoulinError
 from moulin.formats import deletion_vector
-from moulin.model.facts import SegmentFacts
 from moulin.model.where import Where
 from moulin.storage import paths
 from moulin.table.context import Context
 from moulin.table.erase import report as reports
-from moulin.table.erase.find import Found, Question, find, read_condition
-from moulin.table.erase.scrub import ScrubSlice, layout_of, scrub_slice, write_erased_vectors
+from moulin.table.erase.find import Found, Look, Question, find, read_condition
+from moulin.table.erase.scrub import Scrubbed, ScrubSlice, layout_of, scrub_slice, write_erased_vectors
 from moulin.table.erase.streams import erase_streams
 from moulin.table.index.index import update_indexes
 from moulin.table.keyed.tables import keyed_table, open_keyed
@@ -132,9 +131,9 @@ class _Work:
     ) -> None:
         self._context, self._catalog, self._step = context, catalog, step
         self._table_id, self._where, self._id = table_id, where, erasure_id
-        self._scrubbed: dict[int, SegmentFacts] = {}
+        self._scrubbed: dict[int, Scrubbed] = {}
         self._found: dict[int, Found] = {}
-        self._looked: frozenset[int] = frozenset()
+        self._looked: frozenset[Look] = frozenset()
         self._may_be_committed = False
 
     def run(self, *, only_rows: bool) -> bool:
@@ -147,10 +146,11 @@ class _Work:
             question = read_condition(family, self._table_id, self._where)
             fresh, every = find(self._context, self._catalog, family, question, self._looked)
             self._step("found")
+            self._throw_away([one.number for one in fresh])  # they have other column files than before
             self._found.update({one.number: one for one in fresh})
             self._looked = every
             self._scrub(family, [one for one in fresh if not one.is_whole])
-            if self._reload(every):
+            if self._reload({number for number, _ in every}):
                 continue
             if only_rows and not self._found:
                 return False
@@ -162,11 +162,16 @@ class _Work:
         """After an error: delete what was written and surely not committed."""
         if kind is not None and not self._may_be_committed:
             with suppress(MoulinError):
-                self._context.store.delete(facts.path for facts in self._scrubbed.values())
+                self._throw_away(list(self._scrubbed))
         if self._catalog.pool.living is not None:
-            self._catalog.pool.living.settle(self._scrubbed)
+            self._catalog.pool.living.settle(self._found)
 
-    def _reload(self, every: frozenset[int]) -> bool:
+    def _throw_away(self, numbers: Iterable[int]) -> None:
+        """Delete what was written of segments and is not committed."""
+        written = [self._scrubbed.pop(number) for number in numbers if number in self._scrubbed]
+        self._context.store.delete(path for one in written for path in one.paths)
+
+    def _reload(self, every: Collection[int]) -> bool:
         """The vectors that spans have now; whether a segment is to be looked at again: another erase has changed it.
 
         Segments that clean-up has forgotten meanwhile need nothing more.
@@ -180,9 +185,8 @@ class _Work:
             for number, one in self._found.items()
             if current[number].segment.facts.path != one.shared.segment.facts.path
         }
-        self._looked -= other
-        stale = [self._scrubbed.pop(number).path for number in other if number in self._scrubbed]
-        self._context.store.delete([*stale, *map(paths.key_index_path, stale)])  # they hold what the other erased
+        self._looked = frozenset(look for look in self._looked if look[0] not in other)
+        self._throw_away(other)  # they hold what the other erased
         kept = self._found.keys() - other
         self._found = {number: Found(current[number], self._found[number].positions) for number in kept}
         return bool(other)
@@ -196,15 +200,17 @@ class _Work:
             facts = one.shared.segment.facts
             layout = layout_of(family.states[one.shared.owner], facts)
             blob = deletion_vector.encode(one.positions)
-            slices.append(ScrubSlice(self._context.store, layout, facts, blob))
+            files = tuple((one.shared.makers[file.path], file) for file in one.shared.files)
+            slices.append(ScrubSlice(self._context.store, layout, facts, blob, files))
         size = sum(one.shared.segment.facts.size for one in found)
-        for facts in self._context.runner(size).map(scrub_slice, slices):
-            self._scrubbed[facts.number] = facts
+        for written in self._context.runner(size).map(scrub_slice, slices):
+            self._scrubbed[written.facts.number] = written
         self._step("scrubbed")
 
     def _committed(self, family: Relatives, question: Question) -> bool:
         parts = [one for number, one in self._found.items() if number in self._scrubbed]
-        vectors, owners = write_erased_vectors(self._context.store, parts, self._scrubbed)
+        written = {number: one.facts for number, one in self._scrubbed.items()}
+        vectors, owners = write_erased_vectors(self._context.store, parts, written)
         self._step("vectors")
         prepared = PreparedErase(
             id=self._id,
@@ -214,7 +220,8 @@ class _Work:
             examined=self._looked,
             partitions=family.partitions,
             sources={one.number: one.shared.segment.facts.path for one in self._found.values()},
-            segments=tuple(self._scrubbed[one.number] for one in parts),
+            segments=tuple(written[one.number] for one in parts),
+            columns={path: file for one in parts for path, file in self._scrubbed[one.number].files},
             vectors=vectors,
             owners=owners,
             removed=frozenset(one.number for one in self._found.values() if one.is_whole),
@@ -234,9 +241,13 @@ class _Work:
             {
                 "segment": one.number,
                 "before": one.shared.segment.facts.path,
-                "after": self._scrubbed[one.number].path,
-                "sha256": self._scrubbed[one.number].sha256.hex(),
+                "after": self._scrubbed[one.number].facts.path,
+                "sha256": self._scrubbed[one.number].facts.sha256.hex(),
                 "rows": len(one.positions),
+                "columns": [
+                    {"before": path, "after": file.path, "sha256": file.sha256.hex()}
+                    for path, file in self._scrubbed[one.number].files
+                ],
             }
             for one in found
             if not one.is_whole

@@ -2,10 +2,10 @@
 
 A row that a later version deleted or changed is in an older one, and is found there: deletion vectors are not applied.
 A condition is read with the columns of every kept version of every table that shares a segment, so a column that was
-renamed or dropped since counts under the name that it had.
+renamed or dropped since counts under the name that it had. A column that was being filled counts once it is complete.
 """
 
-# Decisions: docs/decisions/0440
+# Decisions: docs/decisions/0440, docs/decisions/0470
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from pyroaring import BitMap64
 
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.upkeep import erasable
-from moulin.catalog.upkeep.erasable import Columns, Relatives, Shared
-from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.catalog.upkeep.erasable import Columns, Relatives, Shared, Sight
+from moulin.errors import InvalidInput
 from moulin.formats import deletion_vector
 from moulin.model.columns.batching import batched
 from moulin.model.facts import LiveSegment
+from moulin.model.filling import without_pending
 from moulin.model.predicate import Predicate
 from moulin.model.schema.values import Schema
 from moulin.model.where import Where, parse_where
@@ -82,17 +83,11 @@ def read_condition(family: Relatives, table_id: UUID, where: Where) -> Question:
     """The condition with the columns of every kept version; InvalidInput when it fits those of none."""
     if where is None:
         raise InvalidInput("erase needs a condition; where='true' erases every row.")
-    if family.has_column_files:
-        raise FailedPrecondition(
-            f"Kept versions of {family.states[table_id].full_name} have column files, which an erase does not write "
-            "again yet: call fold() on every table and branch that has them, clean up the versions before that, and "
-            "erase then."
-        )
     readings: dict[Columns, Reading] = {}
     unread: list[str] = []
     for columns in sorted(family.columns, key=repr):
         state = family.states[columns[0]]
-        schema = state.schemas[columns[1]]
+        schema = without_pending(state.schemas[columns[1]], state.schemas, state.schema, state.properties)
         try:
             readings[columns] = Reading(schema, parse_where(where, schema))
         except InvalidInput:
@@ -100,20 +95,32 @@ def read_condition(family: Relatives, table_id: UUID, where: Where) -> Question:
     mine = family.states[table_id]
     if not readings:
         parse_where(where, mine.schema)
+        raise InvalidInput(
+            f"The condition names a column of {mine.full_name} that is being filled, or was dropped before it was "
+            "complete: it has no values yet. Name another column, or complete it first."
+        )
     first = readings.get((table_id, mine.schema_id)) or next(iter(readings.values()))
     return Question(readings, first.predicate.outline(), tuple(unread))
 
 
+Look = tuple[int, int]
+"""A segment, by number, with one of its sets of column files."""
+
+
 def find(
-    context: Context, catalog: Catalog, family: Relatives, question: Question, skip: Collection[int] = ()
-) -> tuple[list[Found], frozenset[int]]:
-    """The rows that match in every segment of the family but those to `skip`; and the numbers of all there are."""
+    context: Context, catalog: Catalog, family: Relatives, question: Question, skip: Collection[Look] = frozenset()
+) -> tuple[list[Found], frozenset[Look]]:
+    """The rows that match in every segment of the family; and all that there is to look at.
+
+    Segments of which every set of column files is to be skipped are not looked at.
+    """
     seen = erasable.shown(catalog, family.states)
+    every = frozenset((number, beside) for number, sights in seen.items() for _, beside in sights)
     found: list[Found] = []
-    for numbers in batched(sorted(seen.keys() - set(skip)), _AT_ONCE):
+    for numbers in batched(sorted({number for number, _ in every.difference(skip)}), _AT_ONCE):
         loaded = erasable.load(catalog, list(numbers))
         found += _match(context, question, [(one, seen[one.segment.facts.number]) for one in loaded])
-    return found, frozenset(seen)
+    return found, every
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +132,7 @@ class FindSlice:
 
 
 def find_slice(work: FindSlice) -> tuple[tuple[int, bytes], ...]:
-    """Matching positions by segment, whether or not a version has deleted them."""
+    """Matching positions by segment, whether or not a version has deleted them. A segment may come more than once."""
     found = []
     for segment, readings in work.segments:
         positions = BitMap64()
@@ -136,23 +143,40 @@ def find_slice(work: FindSlice) -> tuple[tuple[int, bytes], ...]:
     return tuple(found)
 
 
-def _match(
-    context: Context, question: Question, loaded: Iterable[tuple[Shared, Collection[Columns]]]
-) -> Iterator[Found]:
+def _match(context: Context, question: Question, loaded: Iterable[tuple[Shared, Collection[Sight]]]) -> Iterator[Found]:
     held: dict[int, Shared] = {}
-    work: dict[int, tuple[LiveSegment, tuple[Reading, ...]]] = {}
-    for one, columns in loaded:
-        bare = replace(one.segment, vector=None)
-        readings = {r.key: r for at in columns if (r := question.readings.get(at)) is not None}.values()
-        may = [r for r in readings if r.predicate.may_match(facts_by_field(bare), bare.facts.rows)]
-        if may:
-            held[bare.facts.number], work[bare.facts.number] = one, (bare, tuple(may))
+    work: dict[Look, tuple[LiveSegment, tuple[Reading, ...]]] = {}
+    for one, sights in loaded:
+        number = one.segment.facts.number
+        for beside, readings in _readings(question, one, sights).items():
+            segment = replace(one.beside(beside), vector=None, columns_id=beside)
+            may = [r for r in readings if r.predicate.may_match(facts_by_field(segment), segment.facts.rows)]
+            if may:
+                held[number], work[number, beside] = one, (segment, tuple(may))
     segments = [segment for segment, _ in work.values()]
     slices = [
-        FindSlice(context.store, tuple(work[segment.facts.number] for segment in part))
+        FindSlice(context.store, tuple(work[segment.facts.number, segment.columns_id] for segment in part))
         for part in balanced(segments, 2 * (os.cpu_count() or 1))
     ]
     size = sum(segment.facts.size for segment in segments)
+    found: dict[int, BitMap64] = {}
     for matches in context.runner(size).map(find_slice, slices) if slices else ():
         for number, blob in matches:
-            yield Found(held[number], deletion_vector.decode(blob))
+            found[number] = found.get(number, BitMap64()) | deletion_vector.decode(blob)
+    for number, positions in found.items():
+        yield Found(held[number], positions)
+
+
+def _readings(question: Question, one: Shared, sights: Collection[Sight]) -> dict[int, list[Reading]]:
+    """What to ask of a segment, by its sets of column files: nothing twice that finds the same rows."""
+    asked: dict[int, list[Reading]] = {}
+    known: set[tuple[Any, ...]] = set()
+    for columns, beside in sorted(sights, key=lambda sight: (sight[1], repr(sight[0]))):
+        if (reading := question.readings.get(columns)) is None:
+            continue
+        ids = {field.field_id for field in reading.schema.fields if field.name in reading.predicate.columns}
+        files = tuple(file.path for file in one.sets[beside] if not ids.isdisjoint(file.fields))
+        if (key := (*reading.key, files)) not in known:
+            known.add(key)
+            asked.setdefault(beside, []).append(reading)
+    return asked

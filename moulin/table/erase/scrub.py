@@ -2,10 +2,11 @@
 
 An erased row keeps its lineage. Its columns are null; where null is not allowed, and in columns that the file is sorted
 or partitioned by, it has the value of a row beside it that stays. So the order of the file, its bounds and its types
-hold, and it has no value that other rows have not. Deletion vectors hide it in every version.
+hold, and it has no value that other rows have not. Deletion vectors hide it in every version. The column files beside
+the segment are written again, too, with the row groups that its file has then.
 """
 
-# Decisions: docs/decisions/0440
+# Decisions: docs/decisions/0440, docs/decisions/0470
 
 from __future__ import annotations
 
@@ -23,9 +24,11 @@ from moulin.formats import deletion_vector
 from moulin.formats.puffin import DeletionVectorBlob, write_puffin
 from moulin.formats.segment.options import ReadOptions
 from moulin.formats.segment.reader import SegmentReader
+from moulin.formats.segment.stitched import stored_schema_of
+from moulin.formats.segment.writer import SegmentWriter
 from moulin.model.columns import compute as pc
 from moulin.model.entities import TableState
-from moulin.model.facts import SegmentFacts, VectorFacts
+from moulin.model.facts import ColumnFile, SegmentFacts, VectorFacts
 from moulin.model.ids import new_id
 from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER
 from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE, ROW_ID
@@ -55,6 +58,21 @@ class ScrubSlice:
     layout: Layout
     facts: SegmentFacts
     positions: bytes
+    files: tuple[tuple[UUID, ColumnFile], ...] = ()  # its column files, each with the table in whose folder it lies
+
+
+@dataclass(frozen=True, slots=True)
+class Scrubbed:
+    """A segment that was written again, and its column files by the paths that they had."""
+
+    facts: SegmentFacts
+    files: tuple[tuple[str, ColumnFile], ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that were written."""
+        keys = [paths.key_index_path(self.facts.path)] if self.facts.index_size else []
+        return (self.facts.path, *keys, *(file.path for _, file in self.files))
 
 
 def layout_of(state: TableState, facts: SegmentFacts) -> Layout:
@@ -70,9 +88,47 @@ def layout_of(state: TableState, facts: SegmentFacts) -> Layout:
     )
 
 
-def scrub_slice(work: ScrubSlice) -> SegmentFacts:
-    """Write the segment again; returns the facts of the new file."""
-    facts, erased = work.facts, deletion_vector.decode(work.positions)
+def scrub_slice(work: ScrubSlice) -> Scrubbed:
+    """Write the segment and its column files again."""
+    erased = deletion_vector.decode(work.positions)
+    facts = _scrub_segment(work, erased)
+    if not work.files:
+        return Scrubbed(facts, ())
+    with SegmentReader(open_rows(work.store, facts), work.layout.schema, columns=[], facts=facts) as reader:
+        groups = [range(start, start + n) for start, n in zip(reader.group_starts, reader.group_rows, strict=True)]
+    return Scrubbed(facts, tuple((file.path, _scrub_file(work, one, file, groups, erased)) for one, file in work.files))
+
+
+def _scrub_file(
+    work: ScrubSlice, owner: UUID, file: ColumnFile, groups: Sequence[range], erased: BitMap64
+) -> ColumnFile:
+    """Write a column file again in these row groups, with null at erased rows."""
+    path = paths.column_file_path(owner, new_id())
+    source = work.store.reader(file.path, file.size)
+    schema = stored_schema_of(source, file.path)
+    nans = {column.field_id for column in file.columns if column.nans != 0}
+    with SegmentReader(source, schema, name=file.path) as reader, work.store.writer(path) as sink:
+        writer = SegmentWriter(
+            sink,
+            schema=schema,
+            level=work.facts.level,
+            nan_fields=nans,
+            settings=work.layout.files,
+            positions=False,
+        )
+        for group in groups:
+            rows = reader.table(start=group.start, stop=group.stop)
+            keep = deletion_vector.keep_mask(erased, group.start, len(group))
+            if keep is not None:
+                at = pa.array(np.arange(len(group)), mask=~keep)
+                rows = pa.Table.from_arrays([column.take(at) for column in rows.columns], schema=rows.schema)
+            writer.write_group(rows)
+        written = writer.finish()
+    return ColumnFile(file.segment, path, written.size, written.sha256, file.fields, written.columns)
+
+
+def _scrub_segment(work: ScrubSlice, erased: BitMap64) -> SegmentFacts:
+    facts = work.facts
     first = next(position for position in range(facts.rows) if position not in erased)
     with SegmentReader(open_rows(work.store, facts), work.layout.schema, facts=facts) as reader:
         return write_segment(

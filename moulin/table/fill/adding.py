@@ -1,6 +1,6 @@
 """The ways to add columns with values: from an expression, from a function, from other rows."""
 
-# Decisions: docs/decisions/0422
+# Decisions: docs/decisions/0422, docs/decisions/0472
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from moulin.errors import InvalidInput
+from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.model.entities import TableState
+from moulin.model.filling import fillings_of
 from moulin.model.names import did_you_mean
 from moulin.model.schema.arrow import ROW_ID
-from moulin.model.schema.schema import key_names, make_schema
+from moulin.model.schema.schema import find_column, key_names, make_schema
 from moulin.model.schema.type_reader import to_type
 from moulin.model.schema.values import NestedField, Schema
+from moulin.model.tags import COMPUTED_PREFIX
 from moulin.table.context import Context
 from moulin.table.fill.compute import Compute, Expression, Function, Joined
 from moulin.table.fill.fill import Filler, NewColumn, begin
@@ -34,6 +36,30 @@ def add_computed(
     schema = _began_with(load(), [name])
     compute = Expression.of(schema, NestedField(1, name, wanted, required=False), sql)
     return _add(context, load, keyed, [(name, wanted)], compute, sql)
+
+
+def compute_again(
+    context: Context, load: Callable[[], TableState], keyed: KeyedTable | None, name: str, sql: str | None
+) -> Outcome:
+    """Give a column that was added with values new ones; by default those of its expression."""
+    state = load()
+    if name not in (known := [field.name for field in state.schema.fields]):
+        raise NotFound(f"Table {state.full_name} has no column {name!r}.{did_you_mean(name, known)}")
+    going = fillings_of(state.properties, state.schema).get(name)
+    field = find_column(state.schema, name)
+    mark = state.properties.get(f"{COMPUTED_PREFIX}{field.field_id}")
+    if mark is None:
+        raise FailedPrecondition(
+            f"Column {name} of {state.full_name} was not added with values, so readers of the change feed follow its "
+            f"changes: use update(), which the feed reports."
+        )
+    wanted = sql or (going.sql if going is not None else None) or mark
+    if not wanted:
+        raise InvalidInput(f"The values of column {name} came from a function or from rows: pass from_sql.")
+    schema = _began_with(state, [name])
+    compute = Expression.of(schema, NestedField(1, name, field.field_type, required=False), wanted)
+    begin(context, load, keyed, [(name, field.field_type)], compute.reads, wanted, again=True)
+    return Filler(context, load, keyed, (name,), compute).run()
 
 
 def add_from_function(
@@ -94,8 +120,6 @@ def _add(
 
 def _began_with(state: TableState, names: Sequence[str]) -> Schema:
     """The schema whose names an expression uses: that of the beginning, where a fill goes on."""
-    from moulin.model.filling import fillings_of
-
     pending = fillings_of(state.properties, state.schema)
     going = next((pending[name] for name in names if name in pending), None)
     return state.schema if going is None else state.schemas[going.schema_id]
@@ -138,4 +162,4 @@ def _as_table(data: Any) -> pa.Table:
     )
 
 
-__all__ = ["add_computed", "add_from_function", "add_from_rows"]
+__all__ = ["add_computed", "add_from_function", "add_from_rows", "compute_again"]

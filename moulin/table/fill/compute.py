@@ -47,7 +47,17 @@ class Expression:
 
     def over(self, rows: pa.Table, fields: Sequence[NestedField]) -> list[pa.Array]:
         (field,) = fields
-        return [_bound(self.schema, field, self.sql).over(rows)[field.name]]
+        return [self._assignments(field).over(rows)[field.name]]
+
+    def _assignments(self, field: NestedField) -> Assignments:
+        """The expression, read once for all row groups of a field."""
+        known: tuple[NestedField, Assignments] | None = self.__dict__.get("_known")
+        if known is None or known[0] is not field:
+            known = self.__dict__["_known"] = (field, _bound(self.schema, field, self.sql))
+        return known[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_known"}
 
 
 def _bound(schema: Schema, field: NestedField, sql: str) -> Assignments:

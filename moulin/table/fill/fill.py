@@ -6,15 +6,16 @@ killed goes on when it is called again: what it needs is among the table's prope
 live segments without a file of the column.
 """
 
-# Decisions: docs/decisions/0421, docs/decisions/0422
+# Decisions: docs/decisions/0421, docs/decisions/0422, docs/decisions/0471
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 
 from moulin.catalog.commit.table_commit import TableCommit
 from moulin.catalog.tasks.merge_tasks import FILL, PlannedTask
@@ -37,13 +38,16 @@ from moulin.table.context import Context
 from moulin.table.fill.compute import Compute
 from moulin.table.fill.kernel import FillSlice, fill_segments
 from moulin.table.keyed.keyed import KeyedTable
+from moulin.table.runner import Stopped, never
 from moulin.table.write.writes import Outcome, balanced
 
-_GROUP_BYTES = 2 << 30  # of segments, of which a fill reads some columns
-_GROUP_SEGMENTS = 16
+_GROUP_BYTES = 1 << 30  # of the columns that a fill reads, about
+_GROUP_SEGMENTS = 64
 _LEASE_SECONDS = 10.0  # whoever goes on after a kill waits no longer than this
 _PATIENCE_SECONDS = 1.0
 
+WORKER = "fill "
+"""How the names of those begin who claim tasks for fills."""
 NewColumn = tuple[str, IcebergType]
 
 
@@ -56,9 +60,24 @@ class Filler:
     keyed: KeyedTable | None
     names: tuple[str, ...]
     compute: Compute
+    stopped: Callable[[], bool] = never
 
     def run(self) -> Outcome:
-        """Fill what lacks the columns, and declare them complete."""
+        """Fill what lacks the columns, and declare them complete; somebody else may do so first.
+
+        Raises Stopped between groups once `stopped()` is true.
+        """
+        numbers = [one.number for one in self._waiting(self.load())]
+        try:
+            return self._run()
+        except FailedPrecondition:
+            state = self.load()
+            shown = {field.name: field.field_id for field in state.schema.fields}
+            if [shown.get(name) for name in self.names] != numbers:
+                raise
+            return Outcome(state.version)
+
+    def _run(self) -> Outcome:
         while True:
             state = self.load()
             waiting = self._waiting(state)
@@ -85,7 +104,8 @@ class Filler:
 
     def _fill(self, state: TableState, waiting: Sequence[Filling]) -> None:
         """Fill the segments that lack the columns: first those that no other task has."""
-        late = [group for group in groups_of(self._lacking(state, waiting)) if not self._fill_group(state, group)]
+        groups = groups_of(self._lacking(state, waiting), self._share(state))
+        late = [group for group in groups if not self._fill_group(state, group)]
         if late:
             time.sleep(_PATIENCE_SECONDS)
         for group in late:
@@ -94,7 +114,9 @@ class Filler:
 
     def _fill_group(self, state: TableState, group: Sequence[LiveSegment]) -> bool:
         """Fill a group under a task; False when another task has a segment of it."""
-        tasks, owner = self.context.catalog.maintenance, f"fill {new_id()}"
+        if self.stopped():
+            raise Stopped
+        tasks, owner = self.context.catalog.maintenance, f"{WORKER}{new_id()}"
         inputs = {segment.facts.number: segment.vector.id if segment.vector else 0 for segment in group}
         plan = PlannedTask(state.id, inputs, max(segment.facts.level for segment in group), FILL)
         claim = tasks.create_merge_tasks([plan], worker=owner, read_version=state.version, seconds=_LEASE_SECONDS)[0]
@@ -117,9 +139,10 @@ class Filler:
     ) -> None:
         """Write and commit the column files of a group. What cannot be committed is left to the next round."""
         fields = tuple(one.field(name) for one, name in zip(waiting, self.names, strict=True))
-        files = self._files(state, group, state.schemas[waiting[0].schema_id], fields)
         try:
-            self._commit(state, files, claim)
+            with self.context.catalog.writing():
+                files = self._files(state, group, state.schemas[waiting[0].schema_id], fields)
+                self._commit(state, files, claim)
         except (Fenced, NotFound):
             if claim is None:
                 raise  # else the lease ended before the work did, and the task was forgotten: the next round does it
@@ -140,15 +163,18 @@ class Filler:
         self, state: TableState, segments: Sequence[LiveSegment], schema: Schema, fields: tuple[NestedField, ...]
     ) -> list[ColumnFile]:
         settings = FileSettings.of(state.properties)
-        share = len(self.compute.reads) / max(len(schema.fields), 1)
-        size = int(share * sum(segment.facts.size for segment in segments))
+        size = int(self._share(state) * sum(segment.facts.size for segment in segments))
         slices = [
             FillSlice(self.context.store, state.id, schema, fields, self.compute, settings, tuple(part))
             for part in balanced(segments, 2 * (os.cpu_count() or 1))
             if part
         ]
-        found = self.context.runner(size).map(fill_segments, slices) if slices else ()
+        found = self.context.runner(size).map(fill_segments, slices, stopped=self.stopped) if slices else ()
         return [file for part in found for file in part]
+
+    def _share(self, state: TableState) -> float:
+        """Which part of a segment is read, if its columns are alike."""
+        return min(1.0, max(len(self.compute.reads), 1) / max(len(state.schema.fields), 1))
 
     def _complete(self) -> Outcome:
         if self.keyed is None:
@@ -156,7 +182,7 @@ class Filler:
         with self.keyed.held() as (seen, uses):  # what the logs had is in segments now
             state = seen.state
             waiting = self._waiting(state)
-            for group in groups_of(self._lacking(state, waiting)):
+            for group in groups_of(self._lacking(state, waiting), self._share(state)):
                 self._write(state, group, waiting, None)
             return Outcome(self._declare(self.load(), tuple(uses)))
 
@@ -167,12 +193,12 @@ class Filler:
         return self.context.committer.commit([change]).version
 
 
-def groups_of(segments: Iterable[LiveSegment]) -> Iterator[list[LiveSegment]]:
-    """Segments that one commit takes, in the order of their numbers."""
+def groups_of(segments: Iterable[LiveSegment], share: float = 1.0) -> Iterator[list[LiveSegment]]:
+    """Segments that one commit takes, in the order of their numbers; `share` of their bytes is read."""
     group: list[LiveSegment] = []
     size = 0
     for segment in segments:
-        if group and (size + segment.facts.size > _GROUP_BYTES or len(group) == _GROUP_SEGMENTS):
+        if group and (share * (size + segment.facts.size) > _GROUP_BYTES or len(group) == _GROUP_SEGMENTS):
             yield group
             group, size = [], 0
         group.append(segment)
@@ -188,14 +214,21 @@ def begin(
     columns: Sequence[NewColumn],
     reads: Sequence[str],
     sql: str | None,
+    *,
+    again: bool = False,
 ) -> int | None:
-    """Add pending columns, in one version; None when the same columns are pending already, and a fill goes on."""
+    """Add pending columns, in one version; None when the same columns are pending already, and a fill goes on.
+
+    With `again` they are columns that were filled before, and keep their values until then.
+    """
 
     def run() -> int | None:
         state = load()
         if _goes_on(state, columns, sql):
             return None
-        changes, fillings = _placeholders(state, columns, reads, sql)
+        if again:
+            altered(state, [DropColumn(name) for name, _ in columns])  # refused where something rests on one
+        changes, fillings = _placeholders(state, columns, reads, sql, again)
         updates = {one.key: one.to_json() for one in fillings}
         commits = [
             TableCommit(state.id, state.version, AlterSchema(changes)),
@@ -228,7 +261,7 @@ def _goes_on(state: TableState, columns: Sequence[NewColumn], sql: str | None) -
 
 
 def _placeholders(
-    state: TableState, columns: Sequence[NewColumn], reads: Sequence[str], sql: str | None
+    state: TableState, columns: Sequence[NewColumn], reads: Sequence[str], sql: str | None, again: bool
 ) -> tuple[tuple[SchemaChange, ...], list[Filling]]:
     """Two fields for each column: one whose values are stored, which no schema shows yet, and its placeholder."""
     changes: list[SchemaChange] = []
@@ -238,15 +271,20 @@ def _placeholders(
     for name, kind in columns:
         if "." in name:
             raise FailedPrecondition(f"{name} would lie inside a column: only whole columns are filled.")
-        changes.append(AddColumn(name, kind))
-        stored.append(altered(state, changes).schema.find_field(name))
-        changes += [DropColumn(name), AddColumn(name, kind)]
+        fresh = _free_name(name, known) if again else name  # for the moment in which it gets its id
+        changes.append(AddColumn(fresh, kind))
+        stored.append(replace(altered(state, changes).schema.find_field(fresh), name=name))
+        changes += [DropColumn(fresh)] if again else [DropColumn(name), AddColumn(name, kind)]
     schema = altered(state, changes).schema
     fillings = [
-        Filling(schema.find_field(one.name).field_id, one.field_id, one.field_type, state.schema_id, tuple(ids), sql)
-        for one in stored
+        Filling(find_column(schema, f.name).field_id, f.field_id, f.field_type, state.schema_id, tuple(ids), sql, again)
+        for f in stored
     ]
     return tuple(changes), fillings
 
 
-__all__ = ["Filler", "NewColumn", "begin", "groups_of"]
+def _free_name(name: str, known: Collection[str]) -> str:
+    return next(free for number in count() if (free := f"{name}_{number}") not in known)
+
+
+__all__ = ["WORKER", "Filler", "NewColumn", "begin", "groups_of"]

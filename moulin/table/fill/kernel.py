@@ -1,6 +1,6 @@
 """Writes the column file of a segment: row for row beside the segment, in the same row groups, null at deleted rows."""
 
-# Decisions: docs/decisions/0420
+# Decisions: docs/decisions/0420, docs/decisions/0471
 
 from __future__ import annotations
 
@@ -90,17 +90,21 @@ def _groups(work: FillSlice, segment: LiveSegment) -> Iterator[pa.Table]:
     columns = [name for name in work.compute.reads if name != ROW_ID]
     wanted = arrow_schema(stored_schema(work.fields))
     with open_reader(work.store, facts, work.schema, columns=columns, also=()) as reader:
-        for group, (start, rows) in enumerate(zip(reader.group_starts, reader.group_rows, strict=True)):
+        for bundle in reader.bundles():
             live = reader.table(
-                row_groups=[group],
+                row_groups=bundle,
                 deleted=deleted,
                 position=True,
                 row_id=ROW_ID in work.compute.reads,
                 first_row_id=segment.first_row_id,
             )
-            positions = live.column(POSITION).to_numpy() - start
+            first = reader.group_starts[bundle[0]]
+            rows = sum(reader.group_rows[group] for group in bundle)
+            positions = live.column(POSITION).to_numpy() - first
             values = work.compute.over(live.drop_columns([POSITION]), work.fields)
-            yield pa.Table.from_arrays([_placed(one, positions, rows) for one in values], schema=wanted)
+            whole = pa.Table.from_arrays([_placed(one, positions, rows) for one in values], schema=wanted)
+            for group in bundle:
+                yield whole.slice(reader.group_starts[group] - first, reader.group_rows[group])
 
 
 def _placed(values: pa.Array, positions: Integers, rows: int) -> pa.Array:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -60,12 +60,13 @@ def claim_region(
 def _claim_in_store(context: Context, table_id: UUID, found: Region, name: str) -> tuple[Region, Log]:
     catalog, number = context.catalog, found.number
     reader = StoreLogReader(context.store, table_id, number)
-    check_left(reader, found)
-    if not owner.is_named(found.owner) and not reader.firsts():
+    firsts = reader.firsts()
+    check_left(reader, found, firsts)
+    if not owner.is_named(found.owner) and not firsts:
         begin_store_log(context.store, table_id, number, found.epoch, found.covered)
     region = catalog.claim_region(table_id, number, name)
     epoch = lambda: catalog.region_epoch(table_id, number)  # noqa: E731
-    return region, StoreLog(context.store, table_id, number, region.epoch, epoch, covered=region.covered)
+    return region, StoreLog(context.store, table_id, number, region.epoch, epoch, covered=region.covered, known=firsts)
 
 
 def _claim_on_disk(
@@ -74,8 +75,9 @@ def _claim_on_disk(
     lock = lock_folder(folder)
     try:
         reader = LocalLogReader(folder, table_id, found.number)
-        check_left(reader, found)
-        if not owner.is_named(found.owner) and not reader.firsts():
+        firsts = reader.firsts()
+        check_left(reader, found, firsts)
+        if not owner.is_named(found.owner) and not firsts:
             begin_local_log(folder, table_id, found.number, found.epoch, found.covered)
         region = context.catalog.claim_region(table_id, found.number, name)
     except BaseException:
@@ -94,14 +96,13 @@ def _claim_on_disk(
     )
 
 
-def check_left(reader: LogReader, found: Region) -> None:
+def check_left(reader: LogReader, found: Region, firsts: Sequence[int]) -> None:
     """That the log of a region which was claimed and not released is there, and reaches what is in segments.
 
-    A log that does not sync with every write may end before, after a power cut.
+    A log that does not sync with every write may end before, after a power cut. `firsts` are those of the reader.
     """
     if not owner.is_named(found.owner):
         return
-    firsts = reader.firsts()
     if not firsts:
         raise Corrupt(
             f"The log {reader.name} is gone, and {found.owner} did not flush all that it had put: restore its files "

@@ -169,7 +169,7 @@ def read_tail(left: LeftLog, state: TableState) -> Tail | None:
         firsts = left.reader.firsts()
         try:
             if owner.is_of_this_host(left.region.owner):
-                check_left(left.reader, left.region)
+                check_left(left.reader, left.region, firsts)
             if not firsts or firsts[0] > left.region.covered + 1:
                 return None
             tail = Tail(left.region, list(left.reader.entries(firsts, left.region.covered)), state)

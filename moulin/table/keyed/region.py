@@ -19,7 +19,7 @@ import pyarrow as pa
 from moulin.errors import Closed, Conflict, FailedPrecondition, InvalidInput, MoulinError, Unavailable
 from moulin.formats import log_entry
 from moulin.model.entities import Region, TableState
-from moulin.model.filling import fillings_of
+from moulin.model.filling import unwritable
 from moulin.model.key.key import Key
 from moulin.model.operations import RegionUse
 from moulin.model.rows.record import NATIVE, RecordType
@@ -108,7 +108,7 @@ class RegionWriter:
         self._record = RecordType(state.schema)
         self._key_of = itemgetter(*(self._record.names.index(name) for name in key.names))
         self._start()
-        self._filling = tuple(fillings_of(state.properties, state.schema))
+        self._filling = tuple(unwritable(state.properties, state.schema))
         fast = self._record.is_fast and not self._filling
         self.put: Callable[[Any], None] = self._make_put() if fast else self._put_slowly
 

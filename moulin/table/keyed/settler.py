@@ -162,7 +162,7 @@ class LogSettler(RegionHolder):
         for region in catalog.regions(self.id):
             for log in left_logs(self._context, self.id, self.config, [region]):
                 try:
-                    check_left(log.reader, region)
+                    check_left(log.reader, region, log.reader.firsts())
                 except Corrupt:
                     claimed = catalog.claim_region(self.id, region.number, "")
                     lost.append(claimed.number)

@@ -40,6 +40,7 @@ from moulin.table.read.hidden import (
 )
 from moulin.table.read.order import Order, OrderBy, parse_order
 from moulin.table.read.ordered import FirstRows, positions_by_segment, read_positions
+from moulin.table.read.quarantine import refuse_quarantined
 from moulin.table.read.units import UnitReader, read_ahead
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def plan_segments(
 
     Segments come with facts of the columns that the predicate asks about and of those in `facts_of`, and of no others.
     """
+    refuse_quarantined(catalog, state)
     if predicate.is_false:
         return []
     time_range = (None, None) if state.event_time is None else predicate.time_range(state.event_time)

@@ -23,6 +23,7 @@ from moulin.table.commit.vectors import VectorCache
 from moulin.table.find.index_search import Narrowed
 from moulin.table.pins import Pins
 from moulin.table.read.footers import open_reader
+from moulin.table.read.quarantine import refuse_quarantined
 from moulin.table.read.scan import Scan
 
 _FOOTERS_AT_ONCE = 8
@@ -48,6 +49,7 @@ class TakeScan(Scan):
 
     def _planned(self) -> Narrowed:
         """Segments that may hold a row, with the positions that may: of row groups all, if row ids are stored."""
+        refuse_quarantined(self._catalog, self._state)
         live = self._catalog.segments(self._state.id, self._state.version, with_columns=False)
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="moulin-take") as threads:
             found = list(zip(live, threads.map(self._positions_in, live), strict=True))

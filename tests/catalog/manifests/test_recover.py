@@ -133,6 +133,7 @@ def keep_busy(catalog: Catalog) -> TableState:
     catalog.create_view("shop", "all", ["returns", "orders"], "")
     catalog.create_view("shop", "dropped", ["orders"])
     catalog.create_view("shop", "query", [], "text", query=view_query("select 1 as n", owner="ann"))
+    catalog.create_view("shop", "query", [], "text", query=view_query("select 2 as n", owner="ann"), replace=True)
     catalog.set_view_properties("shop", "query", {"größe": "2"})
     a, b, c, d = (segment(catalog, state.id, partition=(p,), time_min=n, time_max=n * 9) for n, p in
                   enumerate((b"eu", b"us", None, b"eu")))  # fmt: skip

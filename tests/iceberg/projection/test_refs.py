@@ -185,6 +185,45 @@ def test_rolling_back_is_a_restore(lake: Lake, orders: Table, client: Client) ->
     assert "table.restore" in error(answer, 400, "BadRequestException")
 
 
+def test_a_branch_is_fast_forwarded_to_main(lake: Lake, orders: Table, address: str, client: Client) -> None:
+    filled(orders, 1)
+    catalog = pyiceberg_catalog(address)
+    table = catalog.load_table("shop.orders")
+    first = table.current_snapshot().snapshot_id
+    table.manage_snapshots().create_branch(first, "audit").commit()
+    orders.append(rows(5, 1))
+    now = client.get(T).json()["metadata"]["current-snapshot-id"]
+    moved = {"action": "set-snapshot-ref", "ref-name": "audit", "type": "branch", "snapshot-id": now}
+    stands = {"type": "assert-ref-snapshot-id", "ref": "audit", "snapshot-id": first}
+    body = {"requirements": [stands], "updates": [moved]}
+    assert client.post(T, json=body).status_code == 200
+    error(client.post(T, json=body), 409, "CommitFailedException")
+    assert ids(catalog.load_table("shop.orders").scan().use_ref("audit").to_arrow()) == [0, 5]
+    before = orders.version
+    forward = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": now}
+    assert commit(client, forward).status_code == 200
+    assert orders.version == before, "main is there already"
+
+
+def test_pyiceberg_rolls_back_and_says_how_long_main_is_kept(lake: Lake, orders: Table, address: str) -> None:
+    filled(orders, 1)
+    table = pyiceberg_catalog(address).load_table("shop.orders")
+    first = table.current_snapshot().snapshot_id
+    orders.append(rows(1, 1))
+    table.refresh()
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+    assert ids(orders.scan().to_arrow()) == [0]
+    assert orders.history()[0].kind == "restore"
+    with served(lake) as where, Client(where) as client:
+        update = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch"}
+        update |= {"snapshot-id": client.get(T).json()["metadata"]["current-snapshot-id"], "min-snapshots-to-keep": 3}
+        assert commit(client, update).status_code == 200
+        assert orders.properties["history.expire.min-snapshots-to-keep"] == "3"
+        for wrong in (0, -1):
+            bad = commit(client, {**update, "min-snapshots-to-keep": wrong})
+            error(bad, 400, "BadRequestException")
+
+
 def test_sort_orders_change(lake: Lake, orders: Table, client: Client) -> None:
     filled(orders, 1)
     field = {"transform": "identity", "source-id": 4, "direction": "desc", "null-order": "nulls-last"}

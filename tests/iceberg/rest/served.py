@@ -13,12 +13,13 @@ import httpx
 from moulin.iceberg.rest.app import mount
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
+from moulin.meta.authority import Authority
 from moulin.meta.config import ServeConfig
 from moulin.meta.server.http import HttpServer, build_app
 
 
 @contextmanager
-def served(lake: Lake, access: AccessFile | None = None) -> Iterator[str]:
+def served(lake: Lake, access: AccessFile | Authority | None = None) -> Iterator[str]:
     """The address of the REST catalog of a lake that is served on loopback meanwhile."""
     app = build_app(lake, access=access)
     mount(app)
@@ -51,8 +52,8 @@ def pyiceberg_catalog(address: str, **properties: str) -> Any:
     return RestCatalog("lake", uri=address, **properties)
 
 
-def duckdb_attached(address: str, warehouse: str = "lake") -> Any:
-    """A connection of its own with the catalog attached as `ice`; extensions come from packages."""
+def duckdb_connection() -> Any:
+    """A connection of its own; extensions come from packages."""
     import duckdb
 
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
@@ -63,5 +64,11 @@ def duckdb_attached(address: str, warehouse: str = "lake") -> Any:
         (file,) = Path(spec.origin).parent.rglob("*.duckdb_extension")
         connection.execute(f"LOAD '{file}'")
     connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def duckdb_attached(address: str, warehouse: str = "lake") -> Any:
+    """A connection of its own with the catalog attached as `ice`."""
+    connection = duckdb_connection()
     connection.execute(f"ATTACH '{warehouse}' AS ice (TYPE iceberg, ENDPOINT '{address}', AUTHORIZATION_TYPE 'none')")
     return connection

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -140,3 +144,19 @@ def test_a_branch_is_published_over_rest(lake: Lake, address: str) -> None:
         lake.table("shop.orders").update({"amount": "2.0"}, "id = 2")
         error(client.post("/@late/publish", json={}), 409, "CommitFailedException")
         error(client.post("/@main/publish", json={}), 400, "BadRequestException")
+
+
+@pytest.mark.parametrize("engine", ["pyiceberg", "duckdb"])
+def test_an_example_writes_audits_and_publishes(lake: Lake, engine: str, tmp_path: Path) -> None:
+    columns = [("id", "long"), ("amount", "double")]
+    orders = lake.create_table("shop.orders", columns, properties={"format-version": "2"})
+    orders.append([{"id": 1, "amount": 9.5}])
+    lake.branch("nightly")
+    script = Path(__file__).parents[3] / "examples" / "publish" / f"with_{engine}.py"
+    with served(lake) as where:
+        done = subprocess.run(
+            [sys.executable, str(script), where], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
+        )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert re.fullmatch(r"version \d+ has 3 orders\n", done.stdout)
+    assert _ids(lake) == [1, 100, 101]

@@ -7,20 +7,19 @@ from decimal import Decimal
 from functools import cmp_to_key
 from typing import Any
 
+import mmh3
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moulin.errors import Corrupt, InvalidInput, NotFound, Unsupported
-from moulin.model.layout.partition_spec import DayTransform
+from moulin.errors import Corrupt, InvalidInput, NotFound
 from moulin.model.layout.sort import parse_sort
 from moulin.model.layout.sort_order import (
     UNSORTED_SORT_ORDER,
     NullOrder,
     SortDirection,
-    SortField,
     SortOrder,
     sort_from_json,
     sort_to_json,
@@ -72,7 +71,8 @@ def test_no_fields_is_unsorted() -> None:
     [
         (["nope"], NotFound, "no column 'nope'"),
         (["ts descending"], NotFound, "no column 'ts descending'"),
-        (["bucket(16, n)"], InvalidInput, "by columns alone"),
+        (["day(n)"], InvalidInput, "cannot be sorted by 'day\\(n\\)'"),
+        (["bucket(16, n)", "bucket(16, n) desc"], InvalidInput, "names column n twice"),
         (["at"], InvalidInput, "cannot be sorted by at"),
         (["tags.element"], InvalidInput, "list or map"),
         (["n", "n desc"], InvalidInput, "names column n twice"),
@@ -95,10 +95,18 @@ def test_sort_orders_survive_json() -> None:
             sort_from_json(text)
 
 
-def test_orders_of_other_engines_by_a_transform_are_not_pretended_to_be_kept() -> None:
-    order = SortOrder(SortField(1, DayTransform(), SortDirection.ASC, NullOrder.NULLS_FIRST))
-    with pytest.raises(Unsupported, match="transform day"):
-        sort_indices(pa.table({"ts": pa.array([1], pa.timestamp("us"))}), order, SCHEMA)
+def test_rows_are_sorted_by_transforms_and_then_by_columns() -> None:
+    order = parse_sort(["bucket(4, n) desc", "n"], SCHEMA)
+    rows = pa.table({"n": pa.array([*range(40), None], pa.int32())})
+    indices = sort_indices(rows, order, SCHEMA)
+    assert indices is not None
+    found = rows.take(pa.array(indices))["n"].to_pylist()
+    buckets = [None if n is None else (mmh3.hash(n.to_bytes(8, "little", signed=True)) & 0x7FFFFFFF) % 4 for n in found]
+    assert buckets[-1] is None
+    assert [(-bucket, n) for bucket, n in zip(buckets[:-1], found[:-1], strict=True)] == sorted(
+        (-bucket, n) for bucket, n in zip(buckets[:-1], found[:-1], strict=True)
+    )
+    assert sorted(found[:-1]) == list(range(40))
 
 
 def compare_values(one: Any, other: Any) -> int:

@@ -11,8 +11,9 @@ import pytest
 import moulin
 from moulin import Lake, Table
 from moulin.errors import AlreadyExists, InvalidInput, NotFound, PermissionDenied, Unsupported
-from moulin.model.entities import Representation, ViewQuery
+from moulin.model.entities import Representation, ViewHistory, ViewQuery, ViewVersion
 from moulin.model.schema.schema import make_schema
+from moulin.model.schema.values import Schema
 from moulin.pipeline.sql.views import MAX_DEPTH
 
 if TYPE_CHECKING:
@@ -247,11 +248,55 @@ def test_a_view_follows_the_settings_of_the_query_around_it(lake: Lake, spark: S
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def test_a_text_for_other_engines_is_not_read(lake: Lake) -> None:
-    query = ViewQuery((Representation("duckdb", "from shop.t"),), make_schema([("x", "string")]), {})
-    lake.catalog.create_view("shop", "v", [], query=query)
-    with pytest.raises(Unsupported, match="duckdb"):
+def plant_version(lake: Lake, name: str, text: Representation, *namespace: str, catalog: str | None = None) -> None:
+    """Store a version as an engine does."""
+    version, schema = ViewVersion(1, 0, 0, {}, (text,), namespace, catalog), make_schema([("x", "long")])
+    schema = Schema(*schema.fields, schema_id=0)
+    query = ViewQuery((text,), schema, {}, history=ViewHistory(1, (version,), ((0, 1),), (schema,)))
+    lake.catalog.create_view("shop", name, [], query=query)
+
+
+def test_a_text_for_another_engine_is_translated_and_checked(lake: Lake, orders: Table, rows: MakeRows) -> None:
+    orders.append(rows(0, 3))
+    text = "SELECT approx_distinct(id) AS x FROM shop.orders WHERE date_diff('day', DATE '2020-01-01', ts) > 0"
+    plant_version(lake, "trino", Representation("trino", text), "shop")
+    plant_version(lake, "duck", Representation("DuckDB", "FROM shop.orders SELECT count(*)"), "shop")
+    assert collected(lake, "select x from shop.trino") == [(3,)]
+    assert collected(lake, "select x from shop.duck") == [(3,)]
+    for number, hostile in enumerate(("SELECT * FROM read_csv('/etc/passwd')", "SELECT * FROM '/etc/passwd'")):
+        plant_version(lake, f"h{number}", Representation("duckdb", hostile), "shop")
+        with pytest.raises((InvalidInput, NotFound, PermissionDenied, Unsupported), match=f"View shop.h{number}"):
+            lake.sql(f"select * from shop.h{number}")
+
+
+def test_a_text_that_does_not_translate_says_for_whom_it_is(lake: Lake, orders: Table) -> None:
+    plant_version(lake, "v", Representation("our-engine", "from shop.t"), "shop")
+    plant_version(lake, "w", Representation("trino", "select from where ("), "shop")
+    with pytest.raises(Unsupported, match=r"View shop\.v has a text for our-engine and none that Spark can run: .*"):
         lake.sql("select * from shop.v")
+    with pytest.raises(Unsupported, match=r"View shop\.w has a text for trino .* Add one for Spark"):
+        lake.sql("select * from shop.w")
+
+
+def test_names_without_a_database_belong_to_the_namespace_of_the_view(
+    lake: Lake, orders: Table, rows: MakeRows, spark: SparkSession
+) -> None:
+    orders.append(rows(0, 3))
+    version = lake.catalog.version()
+    orders.append(rows(3, 2))
+    lake.create_database("other")
+    text = "with n as (select id from orders) select count(*) as x from n join ice.shop.orders o on o.id = n.id"
+    plant_version(lake, "v", Representation("spark", text), "shop", catalog="ice")
+    old = f"select count(*) as x from orders version as of {version}"
+    plant_version(lake, "old", Representation("spark", old), "shop")
+    lake.rename_view("shop.v", "other.v")
+    spark.range(7).createOrReplaceTempView("orders")
+    try:
+        assert collected(lake, "select x from other.v") == [(5,)], "no temporary view stands in"
+        assert collected(lake, "select x from shop.old") == [(3,)]
+        assert collected(lake, "select x from other.v", safe=True) == [(5,)]
+    finally:
+        spark.catalog.dropTempView("orders")
 
 
 def test_a_replica_reads_views(lake: Lake, orders: Table, rows: MakeRows, tmp_path: Path) -> None:

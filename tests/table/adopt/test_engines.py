@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import moulin
-from moulin.errors import FailedPrecondition
+from moulin.errors import Corrupt, FailedPrecondition
 from moulin.lake import Lake
 from moulin.storage.bases import OPTIONS_VARIABLE
 from moulin.table.table import Table
@@ -156,6 +156,38 @@ def test_files_of_a_bucket_are_adopted_and_segments_move_there(
     monkeypatch.setenv(OPTIONS_VARIABLE, json.dumps(options))
     with moulin.connect(tmp_path / "lake", read_only=True) as replica:
         assert in_order(replica.table("shop.t").scan().to_arrow()) == expected
+
+
+@pytest.mark.s3
+def test_a_change_inside_a_file_of_a_bucket_is_noticed(
+    s3_url: str, s3_options: dict[str, str], s3_client: Any, tmp_path: Path
+) -> None:
+    bucket, _, prefix = s3_url.removeprefix("s3://").partition("/")
+    key, sink = f"{prefix}/changing/one.parquet".lstrip("/"), pa.BufferOutputStream()
+    plain = pa.table({"id": pa.array(range(1000, 1100), pa.int64())})
+    pq.write_table(plain, sink, compression="none", use_dictionary=False)
+    before = sink.getvalue().to_pybytes()
+    after = before.replace((1050).to_bytes(8, "little"), (1049).to_bytes(8, "little"), 1)
+    assert after != before
+    s3_client.put_object(Bucket=bucket, Key=key, Body=before)
+    options = {"base_options": {"changing": s3_options}}
+    with moulin.connect(tmp_path / "lake", **options) as lake:
+        lake.create_database("shop")
+        lake.add_base(f"{s3_url}/changing", name="changing")
+        table = lake.create_table("shop.t", [("id", "long")])
+        table.adopt(f"{s3_url}/changing")
+        assert table.scan().to_arrow() == plain
+        s3_client.put_object(Bucket=bucket, Key=key, Body=after)
+        with pytest.raises(Corrupt, match="one.parquet was changed: its ETag is"):
+            table.scan().to_arrow()
+        with pytest.raises(Exception, match="one.parquet was changed: its ETag is"):
+            lake.duckdb().sql("from shop.t").to_arrow_table()
+        assert table.compact(everything=True).rows == 0  # and nothing of it is in a segment
+    with moulin.connect(tmp_path / "lake", check_etags="off", **options) as lake:
+        assert lake.table("shop.t").scan(where="id = 1049").count() == 2
+        s3_client.put_object(Bucket=bucket, Key=key, Body=before)
+    with moulin.connect(tmp_path / "lake", **options) as lake:
+        assert lake.table("shop.t").scan().to_arrow() == plain
 
 
 NAMES = st.sampled_from(["a", "b", "c", "d e", "f%", "ü"])

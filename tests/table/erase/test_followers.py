@@ -18,7 +18,7 @@ from moulin.catalog.upkeep import erasures
 from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
 from moulin.config import Config
-from moulin.errors import Conflict, Erased, FailedPrecondition, MoulinError
+from moulin.errors import Conflict, Erased, MoulinError
 from moulin.lake import Lake
 from moulin.mirror import Mirror
 from moulin.storage.store import open_store
@@ -219,6 +219,7 @@ def erase_until(folder: str, step: str) -> None:
 )
 def test_an_erase_that_was_killed_anywhere_is_completed_by_the_next(lake: Lake, tmp_path: Path, step: str) -> None:
     table = plant_events(lake)
+    table.add_column("copy", "string", from_sql="email")
     before = history(lake, ["shop.events"])
     process = fork(erase_until, str(tmp_path / "lake"), step)
     process.join(60)
@@ -340,20 +341,6 @@ def test_rows_that_a_branch_published_are_erased_where_they_lie(lake: Lake) -> N
     unchanged(lake, ["shop.events"], before)
     collect(lake.own_catalog(), history_keep=0, byte_floor=0, orphan_grace=0)
     assert check(lake.own_catalog()) == []
-
-
-def test_column_files_are_refused_until_they_are_folded_and_forgotten(lake: Lake) -> None:
-    table = lake.create_table("shop.t", ORDERS)
-    table.append([secret(1), order(2)])
-    table.add_column("copy", "string", from_sql="email")
-    with pytest.raises(FailedPrecondition, match="column files"):
-        table.erase(WHERE)
-    assert rows_of(table).keys() == {1, 2}
-    table.fold()
-    collect(lake.own_catalog(), history_keep=0, byte_floor=0, orphan_grace=0)
-    assert table.erase(WHERE).rows == 1
-    assert holding(lake.store) == []
-    assert rows_of(table)[2]["copy"] == "u2@x"
 
 
 def test_a_compaction_from_before_all_history_does_not_bring_rows_back(

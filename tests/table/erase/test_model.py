@@ -29,7 +29,7 @@ def step(lake: Lake, name: str, keyed: bool, choose: random.Random, numbers: Any
     known = [*rows_of(table)]
     some = choose.sample(known, min(len(known), choose.randint(1, 4)))
     listed = ", ".join(map(str, some)) or "-1"
-    match choose.randrange(7):
+    match choose.randrange(10):
         case 0 | 1:
             table.append([order(next(numbers), user=choose.randrange(6)) for _ in range(choose.randint(1, 12))])
         case 2:
@@ -46,6 +46,14 @@ def step(lake: Lake, name: str, keyed: bool, choose: random.Random, numbers: Any
             table.flush()
         case 6:
             table.restore(choose.choice(table.history()).version)
+        case 7:
+            table.add_column(f"c{next(numbers)}", "long", from_sql=choose.choice(["user", "user + id", "day"]))
+        case 8:
+            added = [column for column in table.schema.names if column.startswith("c")]
+            if added:
+                table.drop_column(choose.choice(added))
+        case 9:
+            table.fold()
         case _:
             table.tag(f"t{table.version}")
 

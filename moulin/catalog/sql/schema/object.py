@@ -109,11 +109,12 @@ views = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("tombstoned_at", BigInteger),
     Column("delete_at", BigInteger),
-    # Of a query; a union has null in all four.
+    # Of a query; a union has null in all of these.
     Column("representations", JSON(none_as_null=True)),  # a list of {"dialect": ..., "sql": ...}
     Column("schema_json", String),
     Column("properties", JSON(none_as_null=True)),
     Column("query_version", Integer),
+    Column("history_json", String),  # its versions, once there was more than the first one or an engine made it
     partial_index("views_live_name", "database_id", "name", unique=True, where="tombstoned_at IS NULL"),
 )
 

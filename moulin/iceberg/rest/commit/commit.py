@@ -20,28 +20,32 @@ from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
 from moulin.catalog.commit.table_commit import Stale, TableCommit
+from moulin.catalog.objects.base_paths import AGAIN
 from moulin.catalog.objects.projections import ENGINE_PREFIX
 from moulin.catalog.upkeep import ownership
-from moulin.errors import InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
+from moulin.errors import AlreadyExists, InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location
 from moulin.iceberg.projection.projection import project
 from moulin.iceberg.rest import namespaces
-from moulin.iceberg.rest.commit import create, requirements
+from moulin.iceberg.rest.commit import create, requirements, trust
 from moulin.iceberg.rest.commit.engine_files import TableFolder, check_statistics
 from moulin.iceberg.rest.commit.intake import take_in
 from moulin.iceberg.rest.commit.operations import CommitPlan, current, plan
 from moulin.iceberg.rest.commit.updates import Wanted, read_updates, snapshot_properties
 from moulin.iceberg.rest.errors import CommitStateUnknown, commit_failed
 from moulin.iceberg.rest.requests import Body, LakeOf, field
-from moulin.iceberg.rest.tables import identifier, loaded
+from moulin.iceberg.rest.tables import already_exists, identifier, loaded
 from moulin.lake import Lake
 from moulin.model import request_ids
 from moulin.model.entities import TableState
 from moulin.model.names import AT, check_name
-from moulin.model.operations import Operation
+from moulin.model.operations import Operation, SetProperties
+from moulin.model.tags import VERIFIED
+from moulin.storage import paths
 from moulin.table.commit.retry import at_once, retry
 from moulin.table.keyed.tables import flush_table
+from moulin.table.verify import BELIEVED
 
 log = logging.getLogger("moulin.iceberg.rest")
 router = APIRouter()
@@ -157,11 +161,14 @@ class _Attempt:
         """Make the table; rows that come with it are a version of their own, right after."""
         root = location(self.context.store, "x").removesuffix("x")
         new = create.from_updates(request.wanted, root)
-        snapshot = current(request.wanted)
-        state = self.catalog.create_table(request.database, request.name, new)
+        current(request.wanted)  # what cannot be taken is refused before anything is made
+        try:
+            state = self.catalog.create_table(request.database, request.name, new)
+        except AlreadyExists as error:
+            raise already_exists(self.lake, "Table", request.database, request.name) from error
         self.made.append(state.id)
-        if snapshot is not None:
-            self._add(state, CommitPlan((), state, snapshot), {"refs": {}, "snapshots": []}, request)
+        base: Json = {"refs": {}, "snapshots": [], "location": f"{root}{paths.table_prefix(state.id)}"}
+        self._add(state, plan(state, request.wanted, base), base, request)
 
     def _update(self, request: TableRequest, state: TableState, base: Json) -> None:
         planned = plan(state, request.wanted, base)
@@ -176,8 +183,21 @@ class _Attempt:
             _check_snapshot(state, planned, base, request.wanted)
             main = base["refs"].get("main", {}).get("snapshot-id")
             before = next((one for one in base["snapshots"] if one["snapshot-id"] == main), None)
-            taken = take_in(self.context, planned.state, before, planned.snapshot, planned.state.schema_id)
+            if request.wanted.replaces:
+                before = None
+            taken = take_in(
+                self.context,
+                planned.state,
+                before,
+                planned.snapshot,
+                planned.state.schema_id,
+                replaces=request.wanted.replaces,
+            )
             self.leftovers += taken.leftovers
+            if taken.believed:
+                if VERIFIED not in state.properties:  # what looks for files to read begins here
+                    operations.append(SetProperties({VERIFIED: str(state.head_version)}))
+                summary |= {BELIEVED: trust.mode(self.context.config, state.properties), AGAIN: "true"}
             self.tables.add(state.id)
             if taken.operation is not None:
                 operations.append(taken.operation)
@@ -234,12 +254,14 @@ def _check_snapshot(state: TableState, planned: CommitPlan, base: Json, wanted: 
         )
     main = base["refs"].get("main", {}).get("snapshot-id")
     by_id = {one["snapshot-id"]: one for one in wanted.snapshots}
+    if wanted.replaces:
+        return  # it follows nothing: sequence number and row ids are given by the catalog
     first, steps = snapshot, 0
     while (parent := first.get("parent-snapshot-id")) in by_id and steps < len(by_id):
         first, steps = by_id[parent], steps + 1
     if (parent if parent != -1 else None) != main:
         raise commit_failed(f"The snapshot follows {parent}; the current one of {state.full_name} is {main}.")
-    if first["sequence-number"] != state.last_sequence + 1:
+    if base.get("format-version") != 1 and first["sequence-number"] != state.last_sequence + 1:
         raise commit_failed(
             f"The next sequence number of {state.full_name} is {state.last_sequence + 1}, not "
             f"{first['sequence-number']}."

@@ -11,14 +11,15 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
 from moulin.catalog.objects.tables import NewTable
-from moulin.errors import AlreadyExists, InvalidInput, NotFound, Unsupported
+from moulin.errors import AlreadyExists, InvalidInput, Unsupported
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.locations import location
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit import shapes
 from moulin.iceberg.rest.commit.updates import Wanted, new_properties
+from moulin.iceberg.rest.credentials import Borrower, BorrowerOf, lend
 from moulin.iceberg.rest.requests import Body, LakeOf, field, texts
-from moulin.iceberg.rest.tables import loaded
+from moulin.iceberg.rest.tables import already_exists, credentials_path, loaded, taken_by
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
@@ -36,11 +37,10 @@ router = APIRouter()
 
 
 @router.post("/namespaces/{namespace}/tables")
-def create_table(lake: LakeOf, namespace: str, body: Body) -> Response:
+def create_table(lake: LakeOf, borrower: BorrowerOf, namespace: str, body: Body) -> Response:
     database = namespaces.find(lake, namespace).name
     name = check_name(field(body, "name", str), "table")
-    if body.get("location"):
-        raise Unsupported("The location of a table is the catalog's to choose: leave it out.")
+    field(body, "location", str, None)  # a wish, which the answer overrides: the location is the catalog's to choose
     schema = shapes.read_schema(field(body, "schema", dict))
     spec, order = field(body, "partition-spec", dict, None), field(body, "write-order", dict, None)
     new = describe(
@@ -51,8 +51,14 @@ def create_table(lake: LakeOf, namespace: str, body: Body) -> Response:
         new_id(),
     )
     if field(body, "stage-create", bool, False):
-        return _staged(lake, database, name, new)
-    return loaded(lake, lake.own_catalog().create_table(database, name, new))
+        return _staged(lake, borrower, database, name, new)
+    assert new.id is not None
+    lent = lend(lake, borrower, new.id, credentials_path(lake, database, name))  # before: it may fail
+    try:
+        made = lake.own_catalog().create_table(database, name, new)
+    except AlreadyExists as error:
+        raise already_exists(lake, "Table", database, name) from error
+    return loaded(lake, made, lent=lent)
 
 
 def describe(
@@ -88,13 +94,14 @@ def from_updates(wanted: Wanted, store_location: str) -> NewTable:
         raise Unsupported(f"The table lies in {address}, as it was staged: leave its location out.")
     if not isinstance(wanted.schema, Schema):
         raise InvalidInput("A new table needs add-schema and set-current-schema.")
+    first = wanted.schemas[0]  # what the transaction made of it later is a change of the new table
     properties = dict(wanted.set)
     if wanted.format_version is not None:
         properties[documents.FORMAT_PROPERTY] = str(wanted.format_version)
-    spec = wanted.spec if isinstance(wanted.spec, PartitionSpec) else None
-    order = wanted.order if isinstance(wanted.order, SortOrder) else None
-    new = describe(wanted.schema, spec, order, new_properties(properties), table_id)
-    if not shapes.same_fields(new.schema, wanted.schema):
+    spec = wanted.specs[0] if isinstance(wanted.spec, PartitionSpec) else None
+    order = wanted.orders[0] if isinstance(wanted.order, SortOrder) else None
+    new = describe(first, spec, order, new_properties(properties), table_id)
+    if not shapes.same_fields(new.schema, first):
         raise InvalidInput("The columns of a new table have the ids that staging it gave: top-level ones from 1 on.")
     return new
 
@@ -126,17 +133,17 @@ def as_state(database: str, name: str, new: NewTable) -> TableState:
     )
 
 
-def _staged(lake: Lake, database: str, name: str, new: NewTable) -> Response:
-    try:
-        lake.catalog.table(database, name)
-    except NotFound:
-        state = as_state(database, name, new)
-        address = location(lake.store, paths.table_prefix(state.id))
-        _make_folders(lake, state.id)
-        chosen = documents.format_version(state)
-        metadata = documents.table_metadata(state, chosen, address, state.created_at, [], [])
-        return JSONResponse({"metadata": metadata, "config": {}})
-    raise AlreadyExists(f"Table {database}.{name} already exists.")
+def _staged(lake: Lake, borrower: Borrower, database: str, name: str, new: NewTable) -> Response:
+    if taken_by(lake, database, name):
+        raise already_exists(lake, "Table", database, name)
+    state = as_state(database, name, new)
+    address = location(lake.store, paths.table_prefix(state.id))
+    _make_folders(lake, state.id)
+    chosen = documents.format_version(state)
+    metadata = documents.table_metadata(state, chosen, address, state.created_at, [], [])
+    body = {"metadata": metadata, "config": {}}
+    lent = lend(lake, borrower, state.id, credentials_path(lake, database, name))
+    return JSONResponse(body if lent is None else lent.join(body))
 
 
 def _make_folders(lake: Lake, table_id: UUID) -> None:

@@ -8,16 +8,14 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from moulin.errors import Corrupt, InvalidInput, NotFound, Unsupported
-from moulin.formats import deletion_vector
+from moulin.formats import position_deletes
 from moulin.iceberg.format.avro import read_avro
-from moulin.iceberg.format.deletes import FILE_PATH_ID, POS_ID
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location
 from moulin.iceberg.format.manifests import ADDED, DELETED, source_type
@@ -25,7 +23,6 @@ from moulin.model.entities import TableState
 from moulin.model.layout.bounds import bound_to_bytes
 from moulin.model.layout.partition import PartitionTuple, format_partition
 from moulin.model.layout.partition_rows import split_by_partition
-from moulin.model.schema.arrow import field_id
 from moulin.model.schema.values import PrimitiveType, Schema
 from moulin.storage import paths
 from moulin.storage.store import Store
@@ -93,15 +90,28 @@ class TableFolder(Folder):
     def __init__(self, context: Context, state: TableState) -> None:
         super().__init__(context.store, paths.table_prefix(state.id))
         self._context, self._state = context, state
+        self._bases: list[tuple[str, UUID]] | None = None
 
     def path(self, where: object) -> str:
         if isinstance(where, str):
+            if (based := self.based(where)) is not None:
+                return based
             for root in self._roots:
                 if where.startswith(root) and not where.startswith(root + self._table):
                     path = paths.checked(where.removeprefix(root))
                     if self._is_beside(path):
                         return path
         return super().path(where)
+
+    def based(self, where: str) -> str | None:
+        """The path behind a location below a base path; None when it lies below none."""
+        if self._bases is None:
+            found = [(root, one.id) for one in self._context.catalog.bases() for root in spellings(f"{one.uri}/")]
+            self._bases = sorted(found, key=lambda one: -len(one[0]))  # of two around each other the inner one
+        for root, base_id in self._bases:
+            if where.startswith(root):
+                return paths.base_path(base_id, where.removeprefix(root))
+        return None
 
     def _is_beside(self, path: str) -> bool:
         """Whether a file lies in the folder of a live segment of the table."""
@@ -236,44 +246,7 @@ def checked_partition(state: TableState, file: DataFile, rows: pa.Table, schema:
 
 def deleted_positions(folder: Folder, record: Json) -> Iterator[tuple[str, BitMap64]]:
     """Locations of data files, and the rows of them that one delete file names."""
-    kind, where = str(record["file_format"]).upper(), record["file_path"]
-    data = folder.read(where)
-    if kind == "PUFFIN":
-        offset, length, target = (record.get(n) for n in _VECTOR_EXTENT)
-        if not isinstance(offset, int) or not isinstance(length, int) or not target:
-            raise InvalidInput(f"{where}: a deletion vector needs content_offset, size and referenced_data_file.")
-        try:
-            positions = deletion_vector.decode(data[offset : offset + length], source=f"{where} at {offset}")
-        except Corrupt as error:
-            raise InvalidInput(error.message) from None
-        if len(positions) != record["record_count"]:
-            raise InvalidInput(f"{where} at {offset} has {len(positions)} rows, not {record['record_count']}.")
-        yield target, positions
-    elif kind == "PARQUET":
-        yield from _position_file(where, data, record)
-    else:
-        raise Unsupported(f"{where} is {kind}: delete files are Parquet or Puffin.")
-
-
-_VECTOR_EXTENT = ("content_offset", "content_size_in_bytes", "referenced_data_file")
-
-
-def _position_file(where: str, data: bytes, record: Json) -> Iterator[tuple[str, BitMap64]]:
-    try:
-        table = pq.read_table(pa.BufferReader(data))
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InvalidInput(f"{where} cannot be read ({str(error).splitlines()[0][:200]}).") from None
-    columns = {field_id(one): one.name for one in table.schema}
-    if FILE_PATH_ID not in columns or POS_ID not in columns or table.num_rows != record["record_count"]:
-        raise InvalidInput(f"{where} is no file of {record['record_count']} position deletes.")
-    names, positions = table[columns[FILE_PATH_ID]], table[columns[POS_ID]]
-    if names.null_count or positions.null_count:
-        raise InvalidInput(f"{where} holds nulls where files and positions belong.")
-    for name in pc.unique(names).to_pylist():
-        mine = positions.filter(pc.equal(names, name)).to_numpy()
-        if mine.min() < 0:
-            raise InvalidInput(f"{where} holds a negative position.")
-        yield name, deletion_vector.from_positions(mine)
+    return position_deletes.deleted_positions(folder.read(record["file_path"]), record)
 
 
 __all__ = [

@@ -10,14 +10,17 @@ import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from moulin.catalog.objects.base_paths import segments_at
 from moulin.errors import FailedPrecondition, InvalidInput, MoulinError, Unsupported
 from moulin.formats.segment.footer import footer_facts, read_footer, sequence_range, split_offsets
 from moulin.formats.segment.reader import SegmentReader
 from moulin.iceberg.format.json import Json
+from moulin.iceberg.rest.commit import trust
 from moulin.iceberg.rest.commit.engine_files import (
     ADDED,
     DataFile,
@@ -26,10 +29,11 @@ from moulin.iceberg.rest.commit.engine_files import (
     TableFolder,
     checked_partition,
     deleted_positions,
+    partition_of,
     read_manifests,
 )
 from moulin.model.entities import TableState
-from moulin.model.facts import ColumnFacts, LiveSegment, SegmentFacts
+from moulin.model.facts import AdoptedFile, ColumnFacts, LiveSegment, SegmentFacts
 from moulin.model.layout.bounds import time_range_ns
 from moulin.model.operations import Append, DataOperation, Delete, Expected, NewVector, Overwrite
 from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE_FIELD_ID, ROW_ID_FIELD_ID, leaves, show, shown_schema
@@ -38,21 +42,32 @@ from moulin.storage import paths
 from moulin.table.commit.vectors import VectorTarget, write_vectors
 from moulin.table.context import Context
 
+_SHA256 = 32  # bytes of one; of a file that nobody has read they are zeros
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a snapshot does to the table, and the engine's files that are not needed once it is committed."""
+    """What a snapshot does to the table, and the engine's files that are not needed once it is committed.
+
+    `believed` says that not every file was read.
+    """
 
     operation: DataOperation | None
     leftovers: tuple[str, ...]
+    believed: bool = False
 
 
-def take_in(context: Context, state: TableState, base: Json | None, snapshot: Json, schema_id: int) -> Taken:
+def take_in(
+    context: Context, state: TableState, base: Json | None, snapshot: Json, schema_id: int, *, replaces: bool = False
+) -> Taken:
     """Read a snapshot that follows `base`, a snapshot of the table at `state`, and copy what it brings.
 
     `state` has the schemas and specs that the commit makes current; `schema_id` is the one that files are read with.
+    With `replaces`, what the table has goes.
     """
-    return _Intake(context, state, schema_id).run(base, snapshot)
+    intake = _Intake(context, state, schema_id)
+    intake.replaces = replaces
+    return intake.run(base, snapshot)
 
 
 def copy_in(
@@ -63,17 +78,19 @@ def copy_in(
     `specs` leads from ids of its partition specs to the table's own. None when it has no rows.
     """
     intake = _Intake(context, state, state.schema_id)
-    intake.folder, intake.foreign = folder, specs
+    intake.folder, intake.foreign, intake.verify = folder, specs, trust.ALL
     return intake.run(None, snapshot).operation
 
 
 class _Intake:
     foreign: Mapping[int, int] | None = None
+    replaces = False
 
     def __init__(self, context: Context, state: TableState, schema_id: int) -> None:
         self.context, self.state, self.store = context, state, context.store
         self.schema_id, self.schema = schema_id, state.schemas[schema_id]
         self.folder: Folder = TableFolder(context, state)
+        self.verify = trust.mode(context.config, state.properties)
         self.leftovers: list[str] = []
 
     def run(self, base: Json | None, snapshot: Json) -> Taken:
@@ -83,7 +100,7 @@ class _Intake:
         deletes = [record for key, record in new.deletes.items() if key not in old.deletes]
         undone = [record for key, record in old.deletes.items() if key not in new.deletes]
         numbers = {file.location: number for file, number in zip(came, self._reserve(len(came)), strict=True)}
-        copied = {file.location: self._segment(file, numbers[file.location]) for file in came}
+        copied = {file.location: self._arrived(file, numbers[file.location], at) for at, file in enumerate(came)}
         added = [facts for facts in copied.values() if facts is not None]
         positions = self._positions(deletes)
         removed = self._live(gone)
@@ -105,6 +122,14 @@ class _Intake:
                     fresh[facts.number], targets[facts.number] = within, VectorTarget(facts, within)
         targets |= {number: VectorTarget(touched[number].facts, found) for number, found in vectors.items()}
         written = write_vectors(self.store, self.state.id, targets)
+        if self.replaces:
+            operation: DataOperation = Overwrite(
+                added=tuple(added),
+                added_vectors={number: written[number] for number in fresh},
+                everything=True,
+            )
+            self.leftovers += [self.folder.path(record["file_path"]) for record in deletes]
+            return Taken(operation, tuple(dict.fromkeys(self.leftovers)), self._believes(len(came)))
         kind: type[DataOperation] = Overwrite
         leaving = tuple(_expected(segment) for segment in (*removed.values(), *whole))
         if not leaving and not vectors:
@@ -120,7 +145,10 @@ class _Intake:
         self.leftovers += [self.folder.path(record["file_path"]) for record in deletes]
         # An engine's snapshot that changes nothing is a version all the same: its summary may say why it was made.
         empty = self.foreign is not None and not added
-        return Taken(None if empty else operation, tuple(dict.fromkeys(self.leftovers)))
+        return Taken(None if empty else operation, tuple(dict.fromkeys(self.leftovers)), self._believes(len(came)))
+
+    def _believes(self, files: int) -> bool:
+        return not all(trust.is_read(self.verify, at) for at in range(files))
 
     def _entries(self, base: Json | None, snapshot: Json) -> tuple[Entries, Entries]:
         """The live files of the manifests that only the base has, and of those that only the snapshot has."""
@@ -140,13 +168,57 @@ class _Intake:
         first = self.context.catalog.reserve_segments(count) if count else 0
         return range(first, first + count)
 
-    def _segment(self, file: DataFile, number: int) -> SegmentFacts | None:
-        """Copy a data file into the folder of a segment; its facts come from its bytes. One without rows is none."""
-        file = self._own_spec(file)
+    def _arrived(self, file: DataFile, number: int, at: int) -> SegmentFacts | None:
+        """The segment that a data file becomes: read and compared with its manifest, or taken at its word."""
+        if not trust.is_read(self.verify, at):
+            return self._believed(file, number)
+        if self.verify != trust.ALL and paths.is_adopted(self.folder.path(file.location)):
+            _, _, table, _ = self._read(file)
+            checked_partition(self.state, file, table, self.schema)
+            return self._believed(file, number)
+        return self._segment(file, number)
+
+    def _believed(self, file: DataFile, number: int) -> SegmentFacts | None:
+        """A file with the facts of its manifest. One below a base path stays there, and is not even looked for."""
         where, record = file.location, file.record
         if str(record["file_format"]).upper() != "PARQUET":
             raise Unsupported(f"{where} is {record['file_format']}: data files are Parquet.")
-        path = self._path(file)
+        columns = trust.manifest_facts(record, self.schema, where)
+        if not record["record_count"]:
+            return None
+        partition, times = partition_of(self.state, file), self._times(where, columns, record["record_count"])
+        path, adopted, sha256 = self.folder.path(where), None, bytes(_SHA256)
+        if paths.is_adopted(path):
+            adopted = AdoptedFile(self.state.id, (), location=where, unread=True)
+        else:
+            source = self._path(file)
+            data = self.folder.read(where)
+            path = paths.segment_path(self.state.id, number, secrets.token_hex(4))
+            sha256 = hashlib.sha256(data).digest()
+            self.store.put_if_absent(path, data)
+            self.leftovers.append(source)
+        return SegmentFacts(
+            number,
+            path,
+            record["record_count"],
+            record["file_size_in_bytes"],
+            0,
+            self.schema_id,
+            file.spec_id,
+            partition,
+            sha256,
+            columns,
+            times[0],
+            times[1],
+            split_offsets=_offsets(record),
+            adopted=adopted,
+        )
+
+    def _read(self, file: DataFile) -> tuple[bytes, Any, pa.Table, dict[int | None, int]]:
+        """The bytes of a data file, its footer, its rows, and columns by field id; refused where its manifest lies."""
+        where, record = file.location, file.record
+        if str(record["file_format"]).upper() != "PARQUET":
+            raise Unsupported(f"{where} is {record['file_format']}: data files are Parquet.")
         data = self.folder.read(where)
         try:
             footer = read_footer(pa.BufferReader(data), where)
@@ -154,9 +226,9 @@ class _Intake:
                 table = reader.table()
             _require_values(table, self.schema)
             show(table, shown_schema(self.schema))  # lists of a fixed length, which engines know nothing of
-            rows, columns = table.num_rows, footer_facts(footer, self.schema)
         except (MoulinError, pa.ArrowException, OSError) as error:
             raise InvalidInput(f"{where} does not fit the table: {' '.join(str(error).split())[:300]}") from None
+        rows = table.num_rows
         stored = {leaf.field_id: leaf.index for leaf in leaves(footer.schema.to_arrow_schema())}
         if not any(one in self.schema.field_ids for one in stored if one is not None):
             raise InvalidInput(f"{where} has no field ids of the table's columns.")
@@ -165,6 +237,14 @@ class _Intake:
                 f"{where} has {rows} rows and {len(data)} bytes; its manifest says {record['record_count']} and "
                 f"{record['file_size_in_bytes']}."
             )
+        return data, footer, table, stored
+
+    def _segment(self, file: DataFile, number: int) -> SegmentFacts | None:
+        """Copy a data file into the folder of a segment; its facts come from its bytes. One without rows is none."""
+        file = self._own_spec(file)
+        where, path = file.location, self._path(file)
+        data, footer, table, stored = self._read(file)
+        rows, columns = table.num_rows, footer_facts(footer, self.schema)
         self.leftovers.append(path)
         if not rows:
             return None
@@ -235,18 +315,22 @@ class _Intake:
         return found
 
     def _live(self, locations: Sequence[str]) -> dict[int, LiveSegment]:
-        numbers: dict[int, str] = {}
-        for where in locations:
-            path = self.folder.data_path(where)
-            parsed = paths.parse_segment_path(path)
-            if parsed is None:
-                raise InvalidInput(f"{where} is no data file of the table.")
-            numbers[parsed[1]] = path
+        wanted = {self.folder.data_path(where): where for where in locations}
+        numbers = self._numbers(list(wanted))
         live = self.context.catalog.segments_by_number(self.state.id, numbers, self.state.version)
-        for number, path in numbers.items():
-            if number not in live or live[number].facts.path != path:
-                raise InvalidInput(f"{path} is no live data file of the table.")
-        return live
+        found = {segment.facts.path for segment in live.values()}
+        if lost := wanted.keys() - found:
+            raise InvalidInput(f"{wanted[min(lost)]} is no live data file of the table.")
+        return {number: segment for number, segment in live.items() if segment.facts.path in wanted}
+
+    def _numbers(self, wanted: Sequence[str]) -> set[int]:
+        """Numbers that segments at these paths may have."""
+        numbers = {found[1] for path in wanted if (found := paths.parse_segment_path(path)) is not None}
+        based = [path for path in wanted if paths.parse_base_path(path) is not None]
+        if based:
+            with self.context.own_catalog().pool.read() as connection:
+                numbers |= segments_at(connection, based).keys()
+        return numbers
 
     def _vectors(
         self, positions: Mapping[str, BitMap64], touched: Mapping[int, LiveSegment], removed: Mapping[int, LiveSegment]
@@ -288,12 +372,18 @@ class _Intake:
         given = {self.folder.data_path(where): found for where, found in positions.items()}
         for record in undone:
             path = self.folder.data_path(record.get("referenced_data_file"))
-            parsed = paths.parse_segment_path(path)
-            if parsed is not None and parsed[1] in removed:
+            if any(segment.facts.path == path for segment in removed.values()):
                 continue
-            segment = None if parsed is None else touched.get(parsed[1])
+            segment = next((one for one in touched.values() if one.facts.path == path), None)
             if segment is None or not self._deleted(segment) <= given[path]:
                 raise InvalidInput(f"The snapshot would bring back deleted rows of {path}: it drops their delete file.")
+
+
+def _offsets(record: Json) -> tuple[int, ...]:
+    """Where row groups begin, as a manifest has it; nothing when that makes no sense."""
+    given = [int(one) for one in record.get("split_offsets") or ()]
+    fits = given == sorted(given) and all(0 <= one <= record["file_size_in_bytes"] for one in given)
+    return tuple(given) if fits else ()
 
 
 def _expected(segment: LiveSegment) -> Expected:

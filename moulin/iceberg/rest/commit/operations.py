@@ -1,6 +1,6 @@
 """What the updates of a commit come to: the lake's own operations on one table. What no operation does is a 400."""
 
-# Decisions: docs/decisions/0161
+# Decisions: docs/decisions/0161, docs/decisions/0504
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from moulin.errors import InvalidInput, Unsupported
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.commit import shapes
-from moulin.iceberg.rest.commit.updates import REF_OPTIONS, Wanted
+from moulin.iceberg.rest.commit.updates import Wanted
+from moulin.model.alteration import altered
 from moulin.model.entities import TableState
 from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, SortOrder
-from moulin.model.operations import AlterSchema, Operation, Restore, SetProperties, SetSortOrder
-from moulin.model.tags import MAIN, REF_PREFIX, Ref, is_internal
+from moulin.model.operations import AlterSchema, Operation, Overwrite, Restore, SetProperties, SetSortOrder
+from moulin.model.schema.change import ReplaceColumns
+from moulin.model.schema.values import StructType
+from moulin.model.tags import MAIN, REF_OPTIONS, REF_PREFIX, Ref, is_internal
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +36,14 @@ def plan(state: TableState, wanted: Wanted, base: Json) -> CommitPlan:
     location = base["location"]
     if wanted.uuid not in (None, str(state.id)):
         raise InvalidInput(f"The UUID of {state.full_name} is {state.id}, and stays.")
-    if wanted.location is not None and wanted.location.rstrip("/") != location:
+    moved = wanted.location is not None and wanted.location.rstrip("/") != location
+    anew = wanted.replaces or (not base["refs"] and wanted.schema is not None)
+    if moved and not anew:  # a table that begins anew gets the place that the catalog chose
         raise Unsupported(f"{state.full_name} lies in {location}, and stays there.")
     rolling_back = wanted.main is not None and not wanted.snapshots
     snapshot = None if rolling_back else current(wanted)
-    after, operations = _layout(state, wanted)
+    empty = not base["refs"].get(MAIN) and not state.schema.identifier_field_ids
+    after, operations = (_replaced if wanted.replaces or empty else _layout)(state, wanted)
     properties = dict(wanted.set)
     if wanted.format_version is not None:
         _check_upgrade(state, wanted.format_version)
@@ -55,7 +61,31 @@ def plan(state: TableState, wanted: Wanted, base: Json) -> CommitPlan:
     documents.format_version(after)
     if rolling_back and wanted.main is not None:
         operations += _rolled_back(state, wanted.main, base)
+    if wanted.replaces and snapshot is None and base["refs"].get(MAIN):
+        operations.append(Overwrite(everything=True))
     return CommitPlan(tuple(operations), after, snapshot)
+
+
+def _replaced(state: TableState, wanted: Wanted) -> tuple[TableState, list[Operation]]:
+    """As `_layout`, for a table that begins anew: its rows go, so that its columns may be any others."""
+    if state.schema.identifier_field_ids:
+        raise Unsupported(f"{state.full_name} has a primary key: drop it and make another in its place.")
+    schema = state.schemas.get(wanted.schema) if isinstance(wanted.schema, int) else wanted.schema
+    operations: list[Operation] = []
+    if schema is not None and not shapes.same_fields(schema, state.schema):
+        if schema.identifier_field_ids:
+            raise Unsupported("A table gets its key when it is made: drop it, and make one with identifier fields.")
+        changes = (ReplaceColumns(StructType(*schema.fields)),)
+        operations.append(AlterSchema(changes))
+        state = altered(state, changes)
+    elif isinstance(wanted.schema, int) and schema is None:
+        raise InvalidInput(f"{state.full_name} has no schema {wanted.schema}.")
+    if (spec := _changed_spec(state, wanted)) is not None:
+        operation, state = shapes.changed_spec(state, spec)
+        operations.append(operation)
+    if (order := _changed_order(state, wanted)) is not None:
+        operations.append(SetSortOrder(shapes.sort_texts(order, state.schema)))
+    return state, operations
 
 
 def _layout(state: TableState, wanted: Wanted) -> tuple[TableState, list[Operation]]:
@@ -170,7 +200,7 @@ def _changed_order(state: TableState, wanted: Wanted) -> SortOrder | None:
 
 def _check_upgrade(state: TableState, wanted: int) -> None:
     now = documents.format_version(state)
-    if wanted not in (2, 3) or wanted < now:
+    if wanted not in (1, 2, 3) or wanted < now:
         raise InvalidInput(
             f"Format version {now} of {state.full_name} can become 2 or 3, and never less; not {wanted}."
         )

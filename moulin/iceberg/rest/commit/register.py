@@ -31,12 +31,12 @@ from moulin.iceberg.rest.commit.engine_files import Folder, spellings
 from moulin.iceberg.rest.commit.intake import copy_in
 from moulin.iceberg.rest.commit.updates import checked_properties
 from moulin.iceberg.rest.requests import Body, LakeOf, field
-from moulin.iceberg.rest.tables import loaded
+from moulin.iceberg.rest.tables import already_exists, loaded, taken_by
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
 from moulin.model.layout.partition import FIRST_FIELD_ID
-from moulin.model.layout.partition_spec import IdentityTransform, PartitionSpec
+from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.layout.sort_order import SortOrder
 from moulin.model.names import check_name
 from moulin.model.operations import Restore
@@ -54,17 +54,16 @@ def register_table(lake: LakeOf, namespace: str, body: Body) -> Response:
     if field(body, "overwrite", bool, False):
         raise Unsupported("Registering does not replace a table: drop the other one first.")
     where = field(body, "metadata-location", str)
-    path = _path(lake, where)
-    try:
-        lake.catalog.table(database, name)
-    except NotFound:
-        found = paths.parse_metadata(path)
-        mine = None if found is None else _bring_back(lake, database, name, *found)
-        return loaded(lake, mine or _copy(lake, database, name, where, path))
-    raise AlreadyExists(f"Table {database}.{name} already exists.")
+    path = path_in_lake(lake, where)
+    if taken_by(lake, database, name):
+        raise already_exists(lake, "Table", database, name)
+    found = paths.parse_metadata(path)
+    mine = None if found is None else _bring_back(lake, database, name, *found)
+    return loaded(lake, mine or _copy(lake, database, name, where, path))
 
 
-def _path(lake: Lake, where: str) -> str:
+def path_in_lake(lake: Lake, where: str) -> str:
+    """The path of an address in the lake's own storage; Unsupported when it lies elsewhere."""
     root = location(lake.store, "x").removesuffix("x")
     for prefix in spellings(root):
         if where.startswith(prefix):
@@ -147,7 +146,7 @@ def _fault(error: Exception) -> str:
 
 def _folder(lake: Lake, metadata: TableMetadata) -> str:
     """The folder of a foreign table; it is not that of the lake itself, nor of one of its tables."""
-    folder = _path(lake, metadata.location.rstrip("/"))
+    folder = path_in_lake(lake, metadata.location.rstrip("/"))
     if not folder or folder.split("/")[0] in (paths.tables_prefix(), paths.lake_manifests_prefix()):
         raise InvalidInput(f"{metadata.location} is no folder of a table of its own.")
     return folder
@@ -163,8 +162,6 @@ def _described(metadata: TableMetadata) -> NewTable:
         raise Unsupported("A table with identifier fields would be a keyed one, and its files could hold a key twice.")
     spec = PartitionSpec(*from_pyiceberg_spec(metadata.spec()).fields, spec_id=0)
     order = from_pyiceberg_order(metadata.sort_order())
-    if any(not isinstance(one.transform, IdentityTransform) for one in order.fields):
-        raise Unsupported("Rows are sorted by columns alone: a sort order with a transform is not taken.")
     properties = {documents.FORMAT_PROPERTY: str(metadata.format_version), **checked_properties(metadata.properties)}
     new = NewTable(
         schema,

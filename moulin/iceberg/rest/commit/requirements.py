@@ -1,5 +1,7 @@
 """Requirements of a commit, checked against a table's metadata. One that does not hold is a 409: read again, retry."""
 
+# Decisions: docs/decisions/0490
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,16 +9,20 @@ from typing import Any, Final
 
 from moulin.errors import InvalidInput
 from moulin.iceberg.format.json import Json
-from moulin.iceberg.rest.errors import commit_failed, no_such
+from moulin.iceberg.rest.errors import RestError, commit_failed, missing
 from moulin.iceberg.rest.requests import field
 
-# The member that holds the expected value, and where metadata has it.
+# The member that holds the expected value, where metadata has it, and what clients call it.
 _NUMBERS: Final = {
-    "assert-last-assigned-field-id": ("last-assigned-field-id", "last-column-id"),
-    "assert-current-schema-id": ("current-schema-id", "current-schema-id"),
-    "assert-last-assigned-partition-id": ("last-assigned-partition-id", "last-partition-id"),
-    "assert-default-spec-id": ("default-spec-id", "default-spec-id"),
-    "assert-default-sort-order-id": ("default-sort-order-id", "default-sort-order-id"),
+    "assert-last-assigned-field-id": ("last-assigned-field-id", "last-column-id", "last assigned field id"),
+    "assert-current-schema-id": ("current-schema-id", "current-schema-id", "current schema"),
+    "assert-last-assigned-partition-id": (
+        "last-assigned-partition-id",
+        "last-partition-id",
+        "last assigned partition id",
+    ),
+    "assert-default-spec-id": ("default-spec-id", "default-spec-id", "default partition spec"),
+    "assert-default-sort-order-id": ("default-sort-order-id", "default-sort-order-id", "default sort order"),
 }
 _KNOWN: Final = {"assert-create", "assert-table-uuid", "assert-ref-snapshot-id", *_NUMBERS}
 
@@ -32,7 +38,7 @@ def check(requirements: Sequence[Any], metadata: Json | None, name: str) -> None
         if kind not in _KNOWN:
             raise InvalidInput(f"{kind!r} is no requirement that this catalog knows.")
     if metadata is None and not asks_for_create(requirements):
-        raise no_such("Table", f"There is no table {name}.")
+        raise missing("Table", name)
     for one in requirements:
         _check_one(one, metadata, name)
 
@@ -41,20 +47,39 @@ def _check_one(one: Json, metadata: Json | None, name: str) -> None:
     kind = one["type"]
     if kind == "assert-create":
         if metadata is not None:
-            raise commit_failed(f"Table {name} exists already.")
+            raise _failed(f"table already exists: {name}")
         return
     if metadata is None:
-        raise commit_failed(f"Table {name} does not exist, and {kind} is about one that does.")
+        raise _failed(f"table {name} does not exist, and {kind} is about one that does")
     if kind == "assert-table-uuid":
-        what, expected, found = "its UUID", field(one, "uuid", str).lower(), metadata["table-uuid"]
+        expected, found = field(one, "uuid", str).lower(), metadata["table-uuid"]
+        if expected != found:
+            raise _failed(f"UUID does not match: expected {found} != {expected}")
     elif kind == "assert-ref-snapshot-id":
-        ref = field(one, "ref", str)
-        if "snapshot-id" not in one:
-            raise InvalidInput("assert-ref-snapshot-id lacks 'snapshot-id'; null means that the ref must not exist.")
-        what, expected = f"the snapshot of {ref!r}", field(one, "snapshot-id", int, None)
-        found = metadata["refs"].get(ref, {}).get("snapshot-id")
+        _check_ref(one, metadata)
     else:
-        member, key = _NUMBERS[kind]
-        what, expected, found = f"{member}", field(one, member, int), metadata[key]
-    if expected != found:
-        raise commit_failed(f"Table {name} has changed: {what} was expected to be {expected}, and is {found}.")
+        member, key, what = _NUMBERS[kind]
+        expected_number, found = field(one, member, int), metadata[key]
+        if expected_number != found:
+            raise _failed(f"{what} changed: expected id {expected_number} != {found}")
+
+
+def _check_ref(one: Json, metadata: Json) -> None:
+    ref = field(one, "ref", str)
+    if "snapshot-id" not in one:
+        raise InvalidInput("assert-ref-snapshot-id lacks 'snapshot-id'; null means that the ref must not exist.")
+    expected, known = field(one, "snapshot-id", int, None), metadata["refs"].get(ref)
+    kind = "branch" if known is None else known["type"]
+    found = None if known is None else known["snapshot-id"]
+    if expected == found:
+        return
+    if expected is None:
+        raise _failed(f"{kind} {ref} was created concurrently")
+    if found is None:
+        raise _failed(f"branch or tag {ref} is missing, expected {expected}")
+    raise _failed(f"{kind} {ref} has changed: expected id {expected} != {found}")
+
+
+def _failed(what: str) -> RestError:
+    """The words are those of Iceberg's own catalogs: clients look for them."""
+    return commit_failed(f"Requirement failed: {what}")

@@ -13,14 +13,8 @@ from moulin.errors import InvalidInput, Unsupported
 from moulin.iceberg.format import pyiceberg_values
 from moulin.iceberg.format.json import Json
 from moulin.model.entities import TableState
-from moulin.model.layout.partition import FIRST_FIELD_ID, adopt_spec, parse_spec
-from moulin.model.layout.partition_spec import (
-    BucketTransform,
-    IdentityTransform,
-    PartitionField,
-    PartitionSpec,
-    TruncateTransform,
-)
+from moulin.model.layout.partition import FIRST_FIELD_ID, adopt_spec, call_text, parse_spec
+from moulin.model.layout.partition_spec import IdentityTransform, PartitionField, PartitionSpec
 from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, NullOrder, SortField, SortOrder
 from moulin.model.operations import SetPartitioning
 from moulin.model.schema.change import (
@@ -29,6 +23,8 @@ from moulin.model.schema.change import (
     MoveColumn,
     RenameColumn,
     SchemaChange,
+    SetDefault,
+    SetDoc,
     SetNullable,
     WidenColumn,
 )
@@ -39,7 +35,28 @@ _T = TypeVar("_T")
 
 
 def read_schema(document: Json) -> Schema:
+    _refuse_types(document)
     return _read(pyiceberg_values.read_schema, document, "schema")
+
+
+_NOT_STORED = ("variant", "geometry", "geography", "unknown")
+
+
+def _refuse_types(value: Any) -> None:
+    """Refuse types of format version 3 that segments cannot hold: readers here would lose their values."""
+    if isinstance(value, dict):
+        kinds = [value.get(name) for name in ("type", "element", "key", "value")]
+        for kind in (one for one in kinds if isinstance(one, str)):
+            if kind.partition("(")[0].strip() in _NOT_STORED:
+                raise Unsupported(
+                    f"Columns of type {kind[:60]} are not stored: keep the value as a string (JSON, WKT) or as binary "
+                    "(WKB)."
+                )
+        for inner in value.values():
+            _refuse_types(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _refuse_types(inner)
 
 
 def read_spec(document: Json) -> PartitionSpec:
@@ -54,8 +71,6 @@ def read_spec(document: Json) -> PartitionSpec:
 
 def read_order(document: Json) -> SortOrder:
     order = _read(pyiceberg_values.read_order, {"order-id": 1, **document}, "sort order")
-    if any(not isinstance(one.transform, IdentityTransform) for one in order.fields):
-        raise Unsupported("Rows are sorted by columns alone: a sort order with a transform is not taken.")
     return SortOrder(*order.fields, order_id=1) if order.fields else UNSORTED_SORT_ORDER
 
 
@@ -102,7 +117,7 @@ def schema_changes(state: TableState, wanted: Schema) -> tuple[tuple[SchemaChang
     if not same_fields(made, wanted):
         raise InvalidInput(
             f"The schema of {state.full_name} cannot become the one that was sent: columns are added with the next "
-            "field ids, dropped, renamed, moved, widened or made nullable; comments, key and defaults stay."
+            "field ids, dropped, renamed, moved, widened or made nullable; the key and initial defaults stay."
         )
     return tuple(changes), made
 
@@ -142,6 +157,10 @@ def _changed(old: StructType, new: StructType, path: str) -> Iterator[SchemaChan
             yield WidenColumn(name, after.field_type)
         if before.required and not after.required:
             yield SetNullable(name)
+        if before.doc != after.doc:
+            yield SetDoc(name, after.doc)
+        if before.write_default != after.write_default and before.field_type == after.field_type:
+            yield SetDefault(name, after.field_type, after.write_default)
         if before.name != after.name:
             yield RenameColumn(name, after.name)
 
@@ -184,15 +203,7 @@ def _spec_text(field: PartitionField, schema: Schema) -> str:
         raise InvalidInput(
             f"Partition field {field.name!r} rests on a column with id {field.source_id}: there is none."
         )
-    match field.transform:
-        case IdentityTransform():
-            return name
-        case BucketTransform() as bucket:
-            return f"bucket({bucket.num_buckets}, {name})"
-        case TruncateTransform() as truncate:
-            return f"truncate({truncate.width}, {name})"
-        case other:
-            return f"{other}({name})"
+    return call_text(field.transform, name)
 
 
 def changed_spec(state: TableState, wanted: PartitionSpec) -> tuple[SetPartitioning, TableState]:
@@ -245,7 +256,7 @@ def _sort_text(field: SortField, schema: Schema) -> str:
     if name is None:
         raise InvalidInput(f"The sort order rests on a column with id {field.source_id}: there is none.")
     nulls = "first" if field.null_order is NullOrder.NULLS_FIRST else "last"
-    return f"{name} {field.direction.value} nulls {nulls}"
+    return f"{call_text(field.transform, name)} {field.direction.value} nulls {nulls}"
 
 
 def last_added(values: Sequence[Any], what: str) -> Any:

@@ -18,15 +18,25 @@ from moulin.iceberg.rest.requests import texts, words
 from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.layout.sort_order import SortOrder
 from moulin.model.schema.values import Schema
-from moulin.model.tags import BRANCH, MAIN, PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, TAG, check_ref_name
+from moulin.model.tags import (
+    BRANCH,
+    EXPIRE_PREFIX,
+    MAIN,
+    MAX_REF_AGE,
+    PARTITION_STATISTICS_PREFIX,
+    REF_OPTIONS,
+    STATISTICS_PREFIX,
+    TAG,
+    check_ref_name,
+)
 from moulin.table.properties import check_properties
 
-REF_OPTIONS: Final = ("min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms")
 # What the catalog says of a table by itself, and engines send back.
 _DERIVED: Final = (documents.NAME_MAPPING, "gc.enabled")
 _PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 _COUNTED: Final = re.compile(r"operation$|moulin\.|(added|deleted|removed|changed|total|manifests|entries|replaced)-")
 _LONGEST: Final = 16 << 10
+VERIFY: Final = "moulin.verify"
 _NOT_KEPT: Final = (
     "remove-partition-specs",
     "remove-schemas",
@@ -52,6 +62,7 @@ class Wanted:
     removed: list[str] = field(default_factory=list)
     snapshots: list[Json] = field(default_factory=list)
     main: int | None = None
+    replaces: bool = False  # what main has goes: the table begins anew, with its name and its history
     refs: dict[str, Json | None] = field(default_factory=dict)  # other branches and tags; None removes one
     statistics: dict[str, Json | None] = field(default_factory=dict)  # by the property that keeps them; None removes it
 
@@ -123,6 +134,7 @@ def _remove_properties(wanted: Wanted, update: Json) -> None:
 
 def _add_snapshot(wanted: Wanted, update: Json) -> None:
     snapshot = member(update, "snapshot", dict)
+    snapshot = {"sequence-number": 0, **snapshot}  # there is none in format version 1
     for name, kind in (("snapshot-id", int), ("manifest-list", str), ("sequence-number", int)):
         member(snapshot, name, kind)
     if not 0 < snapshot["snapshot-id"] < 1 << 63:
@@ -133,23 +145,28 @@ def _add_snapshot(wanted: Wanted, update: Json) -> None:
 
 def _set_ref(wanted: Wanted, update: Json) -> None:
     name, kind = member(update, "ref-name", str), member(update, "type", str, BRANCH)
+    options = {option: member(update, option, int, None) for option in REF_OPTIONS}
+    kept = {option: value for option, value in options.items() if value is not None}
+    if wrong := next((option for option, value in kept.items() if value <= 0), None):
+        raise InvalidInput(f"{wrong} of {name!r:.100} must be positive, not {kept[wrong]}.")
     if kind not in (BRANCH, TAG):
         raise InvalidInput(f"A ref is a branch or a tag, not {kind!r}.")
     if name == MAIN:
         if kind != BRANCH:
             raise InvalidInput(f"{MAIN!r} is a branch, and no tag.")
         wanted.main = member(update, "snapshot-id", int)
+        kept.pop(MAX_REF_AGE, None)  # main stays
+        wanted.set.update({EXPIRE_PREFIX + option: str(value) for option, value in kept.items()})
         return
-    options = {option: member(update, option, int, None) for option in REF_OPTIONS}
-    kept = {option: value for option, value in options.items() if value is not None}
     wanted.refs[check_ref_name(name)] = {"type": kind, "snapshot-id": member(update, "snapshot-id", int), **kept}
 
 
 def _remove_ref(wanted: Wanted, update: Json) -> None:
     name = member(update, "ref-name", str)
     if name == MAIN:
-        raise Unsupported(f"The branch {MAIN!r} stays: delete the rows, or drop the table.")
-    wanted.refs[name] = None
+        wanted.replaces, wanted.main, wanted.snapshots = True, None, []
+    else:
+        wanted.refs[name] = None
 
 
 def _set_statistics(wanted: Wanted, update: Json) -> None:
@@ -226,6 +243,8 @@ def checked_properties(given: Mapping[str, str]) -> dict[str, str]:
     """Properties of an engine that a table may get, without those that the catalog says by itself."""
     if paths := sorted(set(given) & set(_PATHS)):
         raise Unsupported(f"Property {paths[0]!r} is not taken: files lie below the table's own location.")
+    if VERIFY in given:
+        raise Unsupported(f"Property {VERIFY!r} is the lake's to set (Table.set_properties), not an engine's.")
     return check_properties({key: value for key, value in given.items() if key not in _DERIVED})
 
 

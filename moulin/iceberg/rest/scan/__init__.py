@@ -2,7 +2,8 @@
 
 `plan` is the endpoint: it asks the catalog with a filter and answers with file tasks, without reading manifests.
 `filter` makes a predicate of the filter of a request; it may let through more than matches, because engines filter
-again.
+again. `residual` says what of it they have to test in a file, `files` spells files, and `pending` keeps plans that take
+long.
 
 May import: `rest.tables` and what lies below it, `iceberg.projection`, `iceberg.format`.
 Read first: `plan.py`.

@@ -3,6 +3,9 @@
 Engines apply their filter to rows by themselves. So whatever has no equal here (a transform of a column, a number for a
 nanosecond, a literal of another type) counts as true, after negations were carried down to where that is safe. In
 Iceberg `x != 1` is true of null, in a condition it is not: what is negated also takes nulls, and NaN if it has any.
+
+With `surely` it is the other way round, for rows of which every engine says that they match: what has no equal counts
+as false, and rows with null or NaN, about which engines differ, are not taken.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from moulin.errors import InvalidInput
 from moulin.iceberg.format.json import Json
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import (
+    FALSE,
     TRUE,
     Column,
     Condition,
@@ -52,17 +56,18 @@ _NEGATIVE: Final[Mapping[str, str]] = {"not-nan": "is-nan", "not-in": "in", "not
 _KINDS: Final = {*_COMPARE, *_NEGATIVE, *_NEGATIVE.values()}
 
 
-def read_filter(document: Any, schema: Schema) -> Predicate:
+def read_filter(document: Any, schema: Schema, *, surely: bool = False) -> Predicate:
     """What a filter comes to for segments; None takes everything."""
-    condition = TRUE if document is None else _Reader(schema).read(document, False, 0)
+    condition = TRUE if document is None else _Reader(schema, surely).read(document, False, 0)
     return Predicate.of(schema, condition, json.dumps(document))
 
 
 class _Reader:
-    """Conditions of expressions; TRUE stands for one that is not understood."""
+    """Conditions of expressions; `_unknown` stands for one that is not understood."""
 
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
+    def __init__(self, schema: Schema, surely: bool) -> None:
+        self._schema, self._surely = schema, surely
+        self._unknown = FALSE if surely else TRUE
 
     def read(self, node: Any, negated: bool, depth: int) -> Condition:
         if depth > _DEEPEST:
@@ -82,45 +87,60 @@ class _Reader:
         return self._leaf(kind, node, negated)
 
     def _leaf(self, kind: str, node: Json, negated: bool) -> Condition:
-        if (name := _name(node.get("term"))) is None:
-            return TRUE
+        term = next((node[name] for name in ("term", "child", "left") if name in node), None)
+        if (name := self._name(term)) is None:
+            return self._unknown
         try:
             field = self._schema.find_field(name, case_sensitive=False)
         except ValueError:
-            raise InvalidInput(f"The filter names a column {name!r}: there is none.") from None
+            raise InvalidInput(f"The filter names a column {str(name)[:200]!r}: there is none.") from None
         if not isinstance(field.field_type, PrimitiveType):
-            return TRUE
+            return self._unknown
         column = column_with_id(self._schema, field.field_id)
         if kind in ("is-null", "not-null"):
             if column is None:
-                raise InvalidInput(unknown_column(self._schema, name).message)
+                raise InvalidInput(unknown_column(self._schema, str(name)).message)
             found = is_null(column)
             return found if (kind == "is-null") is not negated else complement(found)
         if kind not in _KINDS:
             raise InvalidInput(f"{kind!r} is no expression that this catalog knows.")
         if column is None:
-            return TRUE
+            return self._unknown
         try:
-            return _judged(column, kind, node, negated)
+            return _judged(column, kind, node, negated, self._surely)
         except InvalidInput:  # a column of its type takes no such literal
-            return TRUE
+            return self._unknown
+
+    def _name(self, term: Any) -> str | int | None:
+        """The name or id of a column; None when a term is a transform of one, a function or a literal."""
+        if isinstance(term, dict):
+            match term.get("type"):
+                case "reference":
+                    term = next((term[name] for name in ("term", "name", "id") if name in term), None)
+                case "transform" | "apply" | "literal":
+                    return None
+        if isinstance(term, bool) or not isinstance(term, str | int):
+            raise InvalidInput("The term of an expression is a column's name or a transform of one.")
+        return term
 
 
-def _judged(column: Column, kind: str, node: Json, negated: bool) -> Condition:
+def _judged(column: Column, kind: str, node: Json, negated: bool, surely: bool) -> Condition:
     """A leaf that compares a column. Raises InvalidInput for a literal that has no equal in the column's type."""
+    around = _without_missing if surely else _with_missing
     if kind in _COMPARE:
-        value = _literal(column, node.get("value"))
+        value = _literal(column, _value(node, "value", "right"))
         found = compare(_COMPARE[kind], column, value, negated=negated)
-        return _with_missing(column, found) if negated or kind == "not-eq" else found
+        return around(column, found) if surely or negated or kind == "not-eq" else found
     negated = negated is not (kind in _NEGATIVE)
     match _NEGATIVE.get(kind, kind):
         case "is-nan":
-            return is_nan(column, negated=negated)
+            found = is_nan(column, negated=negated)
+            return conjunction([found, complement(is_null(column))]) if surely else found
         case "in":
-            found = one_of(column, _literals(column, node.get("values")), negated=negated)
+            found = one_of(column, _literals(column, _value(node, "values")), negated=negated)
         case _:
-            found = begins_with(column, _prefix(node.get("value")), negated=negated)
-    return _with_missing(column, found) if negated else found
+            found = begins_with(column, _prefix(_value(node, "value", "right")), negated=negated)
+    return around(column, found) if surely or negated else found
 
 
 def _with_missing(column: Column, found: Condition) -> Condition:
@@ -128,15 +148,21 @@ def _with_missing(column: Column, found: Condition) -> Condition:
     return disjunction([found, is_null(column), *([is_nan(column)] if column.is_floating else [])])
 
 
-def _name(term: Any) -> str | None:
-    """The name of a term; None when it is a column's transform."""
-    if isinstance(term, dict) and term.get("type") == "reference":
-        term = term.get("term")
-    if isinstance(term, dict) and term.get("type") == "transform":
-        return None
-    if not isinstance(term, str):
-        raise InvalidInput("The term of an expression is a column's name or a transform of one.")
-    return term
+def _without_missing(column: Column, found: Condition) -> Condition:
+    """The rows of `found` that have a value, and not NaN."""
+    return conjunction(
+        [found, complement(is_null(column)), *([complement(is_nan(column))] if column.is_floating else [])]
+    )
+
+
+def _value(node: Json, *names: str) -> Any:
+    """A member that holds literals; those that say their type are as good as plain ones."""
+    found = next((node[name] for name in names if name in node), None)
+    if isinstance(found, dict) and found.get("type") in ("literal", "literals"):
+        found = found.get("value", found.get("values"))
+    if isinstance(found, list):
+        return [one.get("value") if isinstance(one, dict) and one.get("type") == "literal" else one for one in found]
+    return found
 
 
 def _literal(column: Column, value: Any) -> Literal:

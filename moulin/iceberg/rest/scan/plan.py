@@ -1,7 +1,7 @@
 """Scan planning: which files of a table a scan has to read, found by the catalog with a filter, without manifests.
 
-A plan is complete when it is answered. One of many files names the rest in tasks that carry all that is needed to
-fetch them, so that no server keeps anything: the version, and numbers of segments.
+A plan of many files names the rest in tasks that carry all that is needed to fetch them, so that no server keeps
+anything: the version, and numbers of segments. One that takes long is made in the background: see `pending.py`.
 
 A scan between two snapshots is one of what was appended after the first, up to the second. See docs/decisions/0160.
 """
@@ -11,36 +11,32 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from moulin.catalog.segments import feed
 from moulin.errors import InvalidInput, MoulinError, NotFound
 from moulin.iceberg.format import metadata as documents
-from moulin.iceberg.format.avro import read_avro
-from moulin.iceberg.format.deletes import DeleteFile, from_record, stored_vectors, vector_file
 from moulin.iceberg.format.json import Json
-from moulin.iceberg.format.locations import locator
-from moulin.iceberg.format.manifests import DELETES, is_live, source_type
 from moulin.iceberg.projection.projection import Projection, project
 from moulin.iceberg.rest import tables
+from moulin.iceberg.rest.credentials import BorrowerOf, lend
 from moulin.iceberg.rest.errors import RestError
 from moulin.iceberg.rest.requests import Body, LakeOf, field, words
+from moulin.iceberg.rest.scan.files import scan_tasks
 from moulin.iceberg.rest.scan.filter import read_filter
+from moulin.iceberg.rest.scan.pending import Plan, Plans
+from moulin.iceberg.rest.scan.residual import Residuals
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
-from moulin.model.schema.single_value import from_bytes, to_json
-from moulin.model.schema.values import PrimitiveType
-from moulin.storage import paths
-from moulin.storage.segment_source import put_files
+from moulin.table.find.index_search import narrow
 from moulin.table.read.scan import facts_by_field, plan_segments
 
 router = APIRouter()
@@ -50,31 +46,47 @@ FILES = 1000
 _LARGEST = 4 << 20  # bytes of what a task unpacks to
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a request asks for, checked."""
+
+    state: TableState
+    since: int | None
+    found: Projection | None
+    filter: Any
+    predicate: Predicate
+    stats: frozenset[int]
+
+
 @router.post("/namespaces/{namespace}/tables/{table}/plan")
-def plan_scan(lake: LakeOf, namespace: str, table: str, body: Body) -> Response:
-    state = tables.flushed(lake, namespace, table)
-    start, end = (field(body, f"{side}-snapshot-id", int, None) for side in ("start", "end"))
-    wanted = field(body, "snapshot-id", int, None)
-    between = start is not None or end is not None
-    if between and (start is None or end is None or wanted is not None):
-        raise InvalidInput(
-            "A scan names one snapshot with snapshot-id, or two with start-snapshot-id and end-snapshot-id."
-        )
-    chosen, found = _snapshot(lake, state, end if between else wanted)
-    if field(body, "use-snapshot-schema", bool, False):
-        chosen = replace(chosen, schema_id=lake.catalog.table_by_id(state.id, chosen.version).schema_id)
-    _check_columns(chosen, words(body, "select"))
-    residual = body.get("filter")
-    predicate = read_filter(residual, chosen.schema)
-    if between:
-        since, _ = _snapshot(lake, state, start)
-        segments, found = _appended(lake, since.version, chosen, predicate), None
-    else:
-        segments = [] if found is None else plan_segments(lake.catalog, chosen, predicate)
-    rest = [segments[start : start + FILES] for start in range(FILES, len(segments), FILES)]
-    answer = _tasks(lake, chosen, segments[:FILES], residual, found)
-    tasks = [_Task(chosen.version, tuple(s.facts.number for s in block), residual, between) for block in rest]
-    return JSONResponse({"status": "completed", "plan-tasks": [task.pack(chosen) for task in tasks], **answer})
+def plan_scan(request: Request, lake: LakeOf, borrower: BorrowerOf, namespace: str, table: str, body: Body) -> Response:
+    asked = _read(lake, tables.flushed(lake, namespace, table), body)
+    plans: Plans = request.app.state.plans
+    made = plans.run(borrower.name, asked.state.id, lambda plan: _plan(lake, asked, plan))
+    if isinstance(made, Plan):
+        return JSONResponse({"status": "submitted", "plan-id": made.id})
+    lent = lend(lake, borrower, asked.state.id, tables.credentials_path(lake, namespace, table))
+    return JSONResponse(made if lent is None else {**made, "storage-credentials": lent.storage_credentials})
+
+
+@router.get("/namespaces/{namespace}/tables/{table}/plan/{plan_id}")
+def fetch_plan(
+    request: Request, lake: LakeOf, borrower: BorrowerOf, namespace: str, table: str, plan_id: str
+) -> Response:
+    plans: Plans = request.app.state.plans
+    plan = plans.find(borrower.name, tables.find(lake, namespace, table).id, plan_id)
+    if plan.result is None:
+        return JSONResponse({"status": "submitted"})
+    return Response(plan.result, media_type="application/json")
+
+
+@router.delete("/namespaces/{namespace}/tables/{table}/plan/{plan_id}")
+def cancel_plan(
+    request: Request, lake: LakeOf, borrower: BorrowerOf, namespace: str, table: str, plan_id: str
+) -> Response:
+    plans: Plans = request.app.state.plans
+    plans.cancel(plans.find(borrower.name, tables.find(lake, namespace, table).id, plan_id))
+    return Response(status_code=204)
 
 
 @router.post("/namespaces/{namespace}/tables/{table}/tasks")
@@ -91,10 +103,52 @@ def fetch_tasks(lake: LakeOf, namespace: str, table: str, body: Body) -> Respons
     except NotFound as error:
         raise _no_such_task(error.message) from error
     segments = [live[number] for number in task.numbers if number in live]
-    if len(segments) != len(task.numbers):
+    if len(segments) != len(task.numbers) or task.schema_id not in state.schemas:
         raise _no_such_task("The task names files that are no longer there: plan the scan again.")
-    chosen = replace(state, version=task.version)
-    return JSONResponse({"plan-tasks": [], **_tasks(lake, chosen, segments, task.residual, found)})
+    chosen = replace(state, version=task.version, schema_id=task.schema_id)
+    residuals = None if task.filter is None else Residuals(task.filter, chosen)
+    answer = scan_tasks(lake, chosen, segments, found, residuals, frozenset(task.stats))
+    return JSONResponse({"plan-tasks": [], **answer})
+
+
+def _read(lake: Lake, state: TableState, body: Json) -> _Asked:
+    start, end = (field(body, f"{side}-snapshot-id", int, None) for side in ("start", "end"))
+    wanted = field(body, "snapshot-id", int, None)
+    between = start is not None or end is not None
+    if between and (start is None or end is None or wanted is not None):
+        raise InvalidInput(
+            "A scan names one snapshot with snapshot-id, or two with start-snapshot-id and end-snapshot-id."
+        )
+    chosen, found = _snapshot(lake, state, end if between else wanted)
+    if field(body, "use-snapshot-schema", bool, False):
+        chosen = replace(chosen, schema_id=lake.catalog.table_by_id(state.id, chosen.version).schema_id)
+    _check_columns(chosen, words(body, "select"))
+    stats = _columns_with_parts(chosen, words(body, "stats-fields"))
+    since = _snapshot(lake, state, start)[0].version if between else None
+    return _Asked(chosen, since, found, body.get("filter"), read_filter(body.get("filter"), chosen.schema), stats)
+
+
+def _plan(lake: Lake, asked: _Asked, plan: Plan) -> Json:
+    """The answer: the first files, and tasks that name the others."""
+    state, found = asked.state, asked.found
+    residuals = None if asked.filter is None else Residuals(asked.filter, state)
+    facts_of = asked.stats | (frozenset() if residuals is None else residuals.field_ids)
+    if asked.since is not None:
+        segments, found = _appended(lake, asked.since, state, asked.predicate), None
+    else:
+        segments = [] if found is None else plan_segments(lake.catalog, state, asked.predicate, facts_of)
+    plan.go_on()
+    if not asked.predicate.is_true:
+        segments = narrow(lake.catalog, lake.context.secondary, state, asked.predicate, segments).segments
+    plan.go_on()
+    answer = scan_tasks(lake, state, segments[:FILES], found, residuals, asked.stats)
+    rest = []
+    for first in range(FILES, len(segments), FILES):
+        numbers = tuple(one.facts.number for one in segments[first : first + FILES])
+        rest.append(
+            _Task(state.version, numbers, asked.filter, asked.since is not None, state.schema_id, (*asked.stats,))
+        )
+    return {"status": "completed", "plan-tasks": [task.pack(state) for task in rest], **answer}
 
 
 def _appended(lake: Lake, since: int, state: TableState, predicate: Predicate) -> list[LiveSegment]:
@@ -126,6 +180,21 @@ def _appended(lake: Lake, since: int, state: TableState, predicate: Predicate) -
     ]
 
 
+def _columns_with_parts(state: TableState, names: Sequence[str]) -> frozenset[int]:
+    """The ids of columns, and of all that is inside them."""
+    _check_columns(state, names)
+    found = {state.schema.find_field(name, case_sensitive=False).field_id for name in names}
+    if not found:
+        return frozenset()
+    whole = {state.schema.find_column_name(one) for one in found}
+    inner = {
+        one
+        for one in state.schema.field_ids
+        if any((state.schema.find_column_name(one) or "").startswith(f"{name}.") for name in whole)
+    }
+    return frozenset(found | inner)
+
+
 def _check_columns(state: TableState, names: Sequence[str]) -> None:
     for name in names:
         try:
@@ -146,108 +215,21 @@ def _snapshot(lake: Lake, state: TableState, snapshot_id: int | None) -> tuple[T
     raise InvalidInput(f"{state.full_name} has no snapshot {snapshot_id}, or no longer.")
 
 
-def _tasks(
-    lake: Lake, state: TableState, segments: Sequence[LiveSegment], residual: Any, found: Projection | None
-) -> Json:
-    """File scan tasks, and the delete files that they refer to."""
-    put_files(lake.store, [segment.facts for segment in segments])
-    locate = locator(lake.store)
-    deletes: list[Json] = []
-    tasks: list[Json] = []
-    by_file = {} if found is None else dict(_delete_files(lake, found, segments))
-    for segment in segments:
-        where = locate(segment.facts.path)
-        shared = {"spec-id": segment.facts.spec_id, "partition": _partition(state, segment)}
-        task: Json = {"data-file": {**shared, **_data_file(segment, where)}}
-        if (delete := by_file.get(where)) is not None:
-            task["delete-file-references"] = [len(deletes)]
-            deletes.append({**shared, **_delete_file(delete)})
-        if residual is not None:
-            task["residual-filter"] = residual
-        tasks.append(task)
-    return {"file-scan-tasks": tasks, "delete-files": deletes}
-
-
-def _data_file(segment: LiveSegment, where: str) -> Json:
-    facts = segment.facts
-    return {
-        "content": "data",
-        "file-path": where,
-        "file-format": "parquet",
-        "file-size-in-bytes": facts.size,
-        "record-count": facts.rows,
-        "sort-order-id": facts.sort_order_id,
-        "first-row-id": segment.first_row_id,
-    }
-
-
-def _delete_file(delete: DeleteFile) -> Json:
-    made: Json = {
-        "content": "position-deletes",
-        "file-path": delete.location,
-        "file-format": "puffin" if delete.is_vector else "parquet",
-        "file-size-in-bytes": delete.size,
-        "record-count": delete.count,
-        "referenced-data-file": delete.data_file,
-    }
-    if delete.is_vector:
-        made |= {"content-offset": delete.offset, "content-size-in-bytes": delete.length}
-    return made
-
-
-def _partition(state: TableState, segment: LiveSegment) -> list[Any]:
-    values = []
-    for one, value in zip(state.specs[segment.facts.spec_id].fields, segment.facts.partition, strict=True):
-        kind = one.transform.result_type(source_type(state, one.source_id))
-        assert isinstance(kind, PrimitiveType)
-        values.append(None if value is None else _finite(to_json(kind, from_bytes(kind, value))))
-    return values
-
-
-def _finite(value: Any) -> Any:
-    """A value that JSON can hold: NaN and the infinities as text, as Iceberg's Java library spells them."""
-    if not isinstance(value, float) or math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _delete_files(lake: Lake, found: Projection, segments: Sequence[LiveSegment]) -> Iterator[tuple[str, DeleteFile]]:
-    """The deleted rows of segments by location: stored vectors, or the files that a projection made of them."""
-    locate = locator(lake.store)
-    worn = {locate(one.facts.path): one for one in segments if one.vector is not None}
-    if found.format_version >= 3:
-        stored = stored_vectors(lake.store, worn.values())
-        for where, one in list(worn.items()):
-            assert one.vector is not None
-            if stored[one.vector.path].data_files.get(one.vector.offset) == where:
-                del worn[where]
-                yield where, vector_file(one.vector, locate(one.vector.path), stored[one.vector.path].size, where)
-    if not worn:
-        return
-    snapshot = next(one for one in found.metadata["snapshots"] if one["snapshot-id"] == found.snapshot_id)
-    for manifest in _read(lake, found, snapshot["manifest-list"]):
-        if manifest["content"] == DELETES and is_live(manifest):
-            for entry in _read(lake, found, manifest["manifest_path"]):
-                if entry["status"] != 2 and entry["data_file"]["referenced_data_file"] in worn:
-                    yield entry["data_file"]["referenced_data_file"], from_record(entry["data_file"])
-
-
-def _read(lake: Lake, found: Projection, where: str) -> list[Json]:
-    path = f"{paths.metadata_prefix(found.table_id)}/{where.rpartition('/')[2]}"
-    return read_avro(lake.store.get(path), path, partitions=False)[0]
-
-
 @dataclass(frozen=True, slots=True)
 class _Task:
     """Files of a plan that are to be fetched: segments that are live at a version, or as appends added them."""
 
     version: int
     numbers: tuple[int, ...]
-    residual: Any
+    filter: Any
     appended: bool
+    schema_id: int
+    stats: tuple[int, ...]
 
     def pack(self, state: TableState) -> str:
-        document = [str(state.id), self.version, self.numbers, self.residual, self.appended]
+        document = [
+            str(state.id), self.version, self.numbers, self.filter, self.appended, self.schema_id, self.stats,
+        ]  # fmt: skip
         return base64.urlsafe_b64encode(zlib.compress(json.dumps(document, separators=(",", ":")).encode())).decode()
 
     @classmethod
@@ -255,12 +237,13 @@ class _Task:
         try:
             unpacker = zlib.decompressobj()
             data = unpacker.decompress(base64.b64decode(text.encode(), altchars=b"-_", validate=True), _LARGEST)
-            table_id, version, numbers, residual, appended = json.loads(data)
-            if table_id != str(state.id) or not all(isinstance(one, int) for one in (version, *numbers)):
+            table_id, version, numbers, wanted, appended, schema_id, stats = json.loads(data)
+            figures = (version, schema_id, *numbers, *stats)
+            if table_id != str(state.id) or not all(type(one) is int and 0 <= one < 1 << 63 for one in figures):
                 raise ValueError
-        except (ValueError, TypeError, binascii.Error, zlib.error, MoulinError):
+        except (ValueError, TypeError, RecursionError, binascii.Error, zlib.error, MoulinError):
             raise _no_such_task("Unknown plan-task: pass back a plan-task of this table's plan unchanged.") from None
-        return cls(version, tuple(numbers), residual, bool(appended))
+        return cls(version, tuple(numbers[:FILES]), wanted, bool(appended), schema_id, tuple(stats))
 
 
 def _no_such_task(message: str) -> RestError:

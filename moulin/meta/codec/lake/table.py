@@ -131,7 +131,7 @@ def to_message_new_table(
     rows, regions = None, list[pb.Region]()
     if first is not None and first.segments:
         assert new.id is not None
-        rows = to_message_commit(TableCommit(new.id, 0, Append(added=first.segments)))
+        rows = to_message_commit(TableCommit(new.id, 0, first.operation))
         regions = [pb.Region(number=number, value=to_message_tuple(value)) for value, number in first.regions.items()]
     return pb.CreateTableRequest(
         database=database,
@@ -156,7 +156,10 @@ def from_message_first(m: pb.CreateTableRequest) -> FirstRows | None:
     operation = from_message_commit(m.first).operation
     if not isinstance(operation, Append) or not operation.added or operation.removed or operation.vectors:
         raise InvalidInput("A table is made with segments of its own and nothing else.")
-    return FirstRows(operation.added, {from_message_tuple(region.value): region.number for region in m.regions})
+    regions = {from_message_tuple(region.value): region.number for region in m.regions}
+    if regions and operation.added_vectors:
+        raise InvalidInput("A keyed table is made with rows that all count.")
+    return FirstRows(operation.added, regions, operation.added_vectors)
 
 
 def from_message_new_table(m: pb.CreateTableRequest) -> NewTable:

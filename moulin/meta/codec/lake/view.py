@@ -8,6 +8,7 @@ from moulin._proto.moulin.lake.v1 import catalog_pb2 as pb
 from moulin.errors import Corrupt, InvalidInput
 from moulin.meta.codec.lake.member import from_message_members, to_message_member
 from moulin.meta.codec.lake.tombstone import from_message_tombstone, to_message_tombstone
+from moulin.model import view_history
 from moulin.model.entities import Representation, View, ViewQuery
 from moulin.model.schema.documents import schema_from_json, schema_to_json
 
@@ -40,6 +41,7 @@ def to_message_query(query: ViewQuery | None) -> pb.ViewQuery | None:
         schema_json=schema_to_json(query.schema),
         properties=dict(query.properties),
         version=query.version,
+        history_json=None if query.history is None else view_history.history_to_json(query.history),
     )
 
 
@@ -48,7 +50,9 @@ def from_message_query(m: pb.View | pb.CreateViewRequest) -> ViewQuery | None:
         return None
     try:
         schema = schema_from_json(m.query.schema_json)
+        sent = m.query.history_json if m.query.HasField("history_json") else None
+        history = None if sent is None else view_history.history_from_json(sent)
     except Corrupt as error:
         raise InvalidInput(f"The columns of the view cannot be read: {error.message}") from None
     texts = tuple(Representation(one.dialect, one.sql) for one in m.query.representations)
-    return ViewQuery(texts, schema, dict(m.query.properties), m.query.version)
+    return ViewQuery(texts, schema, dict(m.query.properties), m.query.version, history)

@@ -134,9 +134,14 @@ class StoreLogReader:
     def name_of(self, first: int) -> str:
         return f"{self._store.uri}/{self.path(first)}"
 
-    def firsts(self) -> list[int]:
-        listed = (paths.parse_log_object(info.path) for info in self._store.list(self.prefix))
-        return sorted(found[2] for found in listed if found is not None)
+    def firsts(self, known: Sequence[int] = ()) -> list[int]:
+        """As `LogReader.firsts`; of a log that had the objects `known` before, which are not looked for again.
+
+        Some of these may be gone by now. The last of them is there, or a later one is.
+        """
+        behind = self.path(known[-1]) if known else ""
+        listed = (paths.parse_log_object(info.path) for info in self._store.list(self.prefix, behind))
+        return [*known, *sorted(found[2] for found in listed if found is not None)]
 
     def last(self, firsts: Sequence[int]) -> int:
         return self.read(firsts[-1]).last

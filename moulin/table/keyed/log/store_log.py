@@ -5,13 +5,13 @@ one's name is known, and two writers that both think they are at the end collide
 newest object is never deleted: it says where the end is.
 """
 
-# Decisions: docs/decisions/0046
+# Decisions: docs/decisions/0046, docs/decisions/0482
 
 from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Final
@@ -34,7 +34,8 @@ class StoreLog:
     `commit` puts what is waiting as one object and returns when it is in the store, for those who wait together at
     once; a lone caller's entry goes at once. Nothing is acknowledged unless `check_epoch()` still gives `epoch` after
     the put, since trimmed objects collide with nobody. Appends without a commit go out when they have `object_bytes`.
-    `covered` is the newest position that is in segments: where the log lacks it, it goes on from there.
+    `covered` is the newest position that is in segments: where the log lacks it, it goes on from there. `known` are the
+    first positions of its objects as they were seen before the claim: only later ones are listed.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class StoreLog:
         *,
         object_bytes: int = 8 << 20,
         covered: int = 0,
+        known: Sequence[int] = (),
     ) -> None:
         self._store, self._table_id, self._region, self._epoch = store, table_id, region, epoch
         self._reader = StoreLogReader(store, table_id, region)
@@ -58,7 +60,7 @@ class StoreLog:
         self._waiting_bytes = 0
         self._death: Death | None = None
         self._check_claim()
-        self._firsts, self.last = self._find_end(covered)
+        self._firsts, self.last = self._find_end(covered, known)
         self.last = self._stored = self._durable = self._put_fence()
         self._check_claim()
 
@@ -122,9 +124,9 @@ class StoreLog:
             with self._changed:
                 self._death = closed()
 
-    def _find_end(self, covered: int) -> tuple[list[int], int]:
+    def _find_end(self, covered: int, known: Sequence[int]) -> tuple[list[int], int]:
         """The first positions of all objects, and the position of the last entry."""
-        firsts = self._reader.firsts()
+        firsts = self._reader.firsts(known)
         return firsts, max(self._last_of(self._reader.read(firsts[-1])), covered) if firsts else covered
 
     def _put_fence(self) -> int:

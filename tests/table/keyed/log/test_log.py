@@ -23,6 +23,7 @@ from moulin.formats.log_object import LogObject, decode_object, encode_object
 from moulin.storage import Store, open_store, paths
 from moulin.table.keyed.log.local_log import LOCK_FILE, LocalLog
 from moulin.table.keyed.log.log import Log
+from moulin.table.keyed.log.log_reader import StoreLogReader
 from moulin.table.keyed.log.store_log import StoreLog
 
 TABLE = UUID("0f8fad5b-d9cb-469f-a165-70867728950e")
@@ -627,6 +628,36 @@ def test_a_stale_writer_that_lands_in_trimmed_space_is_neither_acknowledged_nor_
     assert list(log.replay(last[0])) == []
     log.trim(last[0])
     assert min(stored(flaky)) > last[0] - 3, "and is swept with the next trim"
+    place.close()
+
+
+def test_a_claim_lists_what_came_since_it_looked(flaky: Flaky, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = store_place(flaky)  # type: ignore[arg-type]
+    reader = StoreLogReader(flaky, TABLE, REGION)  # type: ignore[arg-type]
+    log = place.open()
+    written, looks, covered = list[tuple[int, bytes]](), [reader.firsts()], 0
+    for number in range(12):
+        written += write(log, b"%d" % number)
+        looks.append(reader.firsts())
+        if number == 6:
+            covered = written[4][0]
+            log.trim(covered)
+    listed: list[str] = []
+    real = flaky._store.list
+
+    def spy(prefix: str = "", after: str = "") -> Iterator[Any]:
+        listed.append(after)
+        return real(prefix, after)
+
+    monkeypatch.setattr(flaky._store, "list", spy)
+    for known in ([], *looks):
+        listed.clear()
+        claimed = place.open(covered=covered, known=known)
+        assert listed == [reader.path(known[-1]) if known else ""]
+        assert list(claimed.replay(covered)) == [one for one in written if one[0] > covered]
+        written += write(claimed, b"by epoch %d" % place.epoch)
+    claimed.trim(claimed.last)
+    assert len(stored(flaky)) <= 2, "what was known and is gone already is no matter"
     place.close()
 
 

@@ -125,7 +125,7 @@ class SegmentColumns(_message.Message):
     def __init__(self, columns: _Optional[_Iterable[_Union[ColumnFacts, _Mapping]]] = ..., split_offsets: _Optional[_Iterable[int]] = ..., inline: _Optional[bytes] = ..., adopted: _Optional[_Union[AdoptedFile, _Mapping]] = ...) -> None: ...
 
 class AdoptedFile(_message.Message):
-    __slots__ = ("owner", "field_ids", "constants", "modified_ns", "etag", "hidden_keys", "other_ids")
+    __slots__ = ("owner", "field_ids", "constants", "modified_ns", "etag", "hidden_keys", "other_ids", "location", "unread")
     OWNER_FIELD_NUMBER: _ClassVar[int]
     FIELD_IDS_FIELD_NUMBER: _ClassVar[int]
     CONSTANTS_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +133,8 @@ class AdoptedFile(_message.Message):
     ETAG_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_KEYS_FIELD_NUMBER: _ClassVar[int]
     OTHER_IDS_FIELD_NUMBER: _ClassVar[int]
+    LOCATION_FIELD_NUMBER: _ClassVar[int]
+    UNREAD_FIELD_NUMBER: _ClassVar[int]
     owner: bytes
     field_ids: _containers.RepeatedScalarFieldContainer[int]
     constants: _containers.RepeatedCompositeFieldContainer[ConstantColumn]
@@ -140,7 +142,9 @@ class AdoptedFile(_message.Message):
     etag: str
     hidden_keys: _containers.RepeatedScalarFieldContainer[int]
     other_ids: bool
-    def __init__(self, owner: _Optional[bytes] = ..., field_ids: _Optional[_Iterable[int]] = ..., constants: _Optional[_Iterable[_Union[ConstantColumn, _Mapping]]] = ..., modified_ns: _Optional[int] = ..., etag: _Optional[str] = ..., hidden_keys: _Optional[_Iterable[int]] = ..., other_ids: _Optional[bool] = ...) -> None: ...
+    location: str
+    unread: bool
+    def __init__(self, owner: _Optional[bytes] = ..., field_ids: _Optional[_Iterable[int]] = ..., constants: _Optional[_Iterable[_Union[ConstantColumn, _Mapping]]] = ..., modified_ns: _Optional[int] = ..., etag: _Optional[str] = ..., hidden_keys: _Optional[_Iterable[int]] = ..., other_ids: _Optional[bool] = ..., location: _Optional[str] = ..., unread: _Optional[bool] = ...) -> None: ...
 
 class ConstantColumn(_message.Message):
     __slots__ = ("field_id", "value")
@@ -307,7 +311,7 @@ class BasePath(_message.Message):
     def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., uri: _Optional[str] = ..., created_at: _Optional[int] = ...) -> None: ...
 
 class Erasure(_message.Message):
-    __slots__ = ("id", "version", "tables", "segments", "vectors", "removed", "deleted")
+    __slots__ = ("id", "version", "tables", "segments", "vectors", "removed", "deleted", "column_files")
     ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
@@ -315,6 +319,7 @@ class Erasure(_message.Message):
     VECTORS_FIELD_NUMBER: _ClassVar[int]
     REMOVED_FIELD_NUMBER: _ClassVar[int]
     DELETED_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_FILES_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     version: int
     tables: _containers.RepeatedScalarFieldContainer[bytes]
@@ -322,7 +327,16 @@ class Erasure(_message.Message):
     vectors: _containers.RepeatedCompositeFieldContainer[ErasedVector]
     removed: _containers.RepeatedScalarFieldContainer[int]
     deleted: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[bytes] = ..., version: _Optional[int] = ..., tables: _Optional[_Iterable[bytes]] = ..., segments: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., vectors: _Optional[_Iterable[_Union[ErasedVector, _Mapping]]] = ..., removed: _Optional[_Iterable[int]] = ..., deleted: _Optional[_Iterable[str]] = ...) -> None: ...
+    column_files: _containers.RepeatedCompositeFieldContainer[ErasedColumnFile]
+    def __init__(self, id: _Optional[bytes] = ..., version: _Optional[int] = ..., tables: _Optional[_Iterable[bytes]] = ..., segments: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., vectors: _Optional[_Iterable[_Union[ErasedVector, _Mapping]]] = ..., removed: _Optional[_Iterable[int]] = ..., deleted: _Optional[_Iterable[str]] = ..., column_files: _Optional[_Iterable[_Union[ErasedColumnFile, _Mapping]]] = ...) -> None: ...
+
+class ErasedColumnFile(_message.Message):
+    __slots__ = ("before", "after")
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    before: str
+    after: ColumnFileRef
+    def __init__(self, before: _Optional[str] = ..., after: _Optional[_Union[ColumnFileRef, _Mapping]] = ...) -> None: ...
 
 class ErasedVector(_message.Message):
     __slots__ = ("segment", "before", "id", "path", "offset", "length", "cardinality")
@@ -573,16 +587,18 @@ class View(_message.Message):
     def __init__(self, id: _Optional[bytes] = ..., database_id: _Optional[bytes] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., created_at: _Optional[int] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., members: _Optional[_Iterable[bytes]] = ..., query: _Optional[_Union[ViewQuery, _Mapping]] = ...) -> None: ...
 
 class ViewQuery(_message.Message):
-    __slots__ = ("version", "representations", "schema_json", "properties_json")
+    __slots__ = ("version", "representations", "schema_json", "properties_json", "history_json")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     REPRESENTATIONS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_JSON_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_JSON_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_JSON_FIELD_NUMBER: _ClassVar[int]
     version: int
     representations: _containers.RepeatedCompositeFieldContainer[ViewRepresentation]
     schema_json: str
     properties_json: str
-    def __init__(self, version: _Optional[int] = ..., representations: _Optional[_Iterable[_Union[ViewRepresentation, _Mapping]]] = ..., schema_json: _Optional[str] = ..., properties_json: _Optional[str] = ...) -> None: ...
+    history_json: str
+    def __init__(self, version: _Optional[int] = ..., representations: _Optional[_Iterable[_Union[ViewRepresentation, _Mapping]]] = ..., schema_json: _Optional[str] = ..., properties_json: _Optional[str] = ..., history_json: _Optional[str] = ...) -> None: ...
 
 class ViewRepresentation(_message.Message):
     __slots__ = ("dialect", "sql")

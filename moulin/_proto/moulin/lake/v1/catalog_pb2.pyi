@@ -99,7 +99,7 @@ class View(_message.Message):
     def __init__(self, id: _Optional[str] = ..., database: _Optional[str] = ..., name: _Optional[str] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., created_at: _Optional[int] = ..., description: _Optional[str] = ..., tombstone: _Optional[_Union[Tombstone, _Mapping]] = ..., query: _Optional[_Union[ViewQuery, _Mapping]] = ...) -> None: ...
 
 class ViewQuery(_message.Message):
-    __slots__ = ("representations", "schema_json", "properties", "version")
+    __slots__ = ("representations", "schema_json", "properties", "version", "history_json")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -111,11 +111,13 @@ class ViewQuery(_message.Message):
     SCHEMA_JSON_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_JSON_FIELD_NUMBER: _ClassVar[int]
     representations: _containers.RepeatedCompositeFieldContainer[ViewRepresentation]
     schema_json: str
     properties: _containers.ScalarMap[str, str]
     version: int
-    def __init__(self, representations: _Optional[_Iterable[_Union[ViewRepresentation, _Mapping]]] = ..., schema_json: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., version: _Optional[int] = ...) -> None: ...
+    history_json: str
+    def __init__(self, representations: _Optional[_Iterable[_Union[ViewRepresentation, _Mapping]]] = ..., schema_json: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., version: _Optional[int] = ..., history_json: _Optional[str] = ...) -> None: ...
 
 class ViewRepresentation(_message.Message):
     __slots__ = ("dialect", "sql")
@@ -622,20 +624,22 @@ class DropTableRequest(_message.Message):
     def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ..., immediate: _Optional[bool] = ...) -> None: ...
 
 class CreateViewRequest(_message.Message):
-    __slots__ = ("database", "name", "members", "description", "query", "replace")
+    __slots__ = ("database", "name", "members", "description", "query", "replace", "expected")
     DATABASE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     REPLACE_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
     database: str
     name: str
     members: _containers.RepeatedScalarFieldContainer[str]
     description: str
     query: ViewQuery
     replace: bool
-    def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ..., members: _Optional[_Iterable[str]] = ..., description: _Optional[str] = ..., query: _Optional[_Union[ViewQuery, _Mapping]] = ..., replace: _Optional[bool] = ...) -> None: ...
+    expected: int
+    def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ..., members: _Optional[_Iterable[str]] = ..., description: _Optional[str] = ..., query: _Optional[_Union[ViewQuery, _Mapping]] = ..., replace: _Optional[bool] = ..., expected: _Optional[int] = ...) -> None: ...
 
 class SetViewPropertiesRequest(_message.Message):
     __slots__ = ("database", "name", "updates", "removals")
@@ -681,14 +685,16 @@ class ListViewsResponse(_message.Message):
     def __init__(self, views: _Optional[_Iterable[_Union[View, _Mapping]]] = ...) -> None: ...
 
 class RenameViewRequest(_message.Message):
-    __slots__ = ("database", "name", "new_name")
+    __slots__ = ("database", "name", "new_name", "new_database")
     DATABASE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     NEW_NAME_FIELD_NUMBER: _ClassVar[int]
+    NEW_DATABASE_FIELD_NUMBER: _ClassVar[int]
     database: str
     name: str
     new_name: str
-    def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ..., new_name: _Optional[str] = ...) -> None: ...
+    new_database: str
+    def __init__(self, database: _Optional[str] = ..., name: _Optional[str] = ..., new_name: _Optional[str] = ..., new_database: _Optional[str] = ...) -> None: ...
 
 class CommitRequest(_message.Message):
     __slots__ = ("changes", "request_id", "digest")
