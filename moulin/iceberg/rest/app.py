@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, Response
 
@@ -19,8 +21,15 @@ from moulin.iceberg.rest.views import changes, views
 from moulin.lake import Lake
 from moulin.model.names import AT, MAIN, is_branch_name
 from moulin.model.table_settings import REBASE_APPENDS
+from moulin.network.callers import Role, RouteRule
 
 PREFIX = "/iceberg"
+_TABLES = PREFIX + "/v1/(?:@[^/]+/)?namespaces/[^/]+/tables/[^/]+"
+# What engines that only read post, and how they cancel. A table may have any of these names: the whole path counts.
+_READING = [
+    RouteRule(frozenset({"POST"}), re.compile(_TABLES + "/(?:metrics|plan|tasks)"), Role.READ),
+    RouteRule(frozenset({"DELETE"}), re.compile(_TABLES + "/plan/[^/]+"), Role.READ),
+]
 _ROUTERS = (
     namespaces.router,
     tables.router,
@@ -90,6 +99,7 @@ def build(lake: Lake) -> FastAPI:
 
 def mount(app: FastAPI) -> None:
     """Put the catalog of the server's lake under its prefix."""
+    app.state.rules.extend(_READING)
     app.mount(PREFIX, build(app.state.lake))
 
 

@@ -140,8 +140,9 @@ def test_secrets_are_in_no_log(client: Client, secret: str, caplog: pytest.LogCa
         token = ask(client, auth=("ci", secret), grant_type="client_credentials").json()["access_token"]
         client.get(f"/namespaces?token={secret}", headers=bearer(token + "x"))
         ask(client, grant_type="client_credentials", client_id="ci", client_secret=secret + "x")
-    logged = [f"{one.getMessage()} {vars(one)}" for one in caplog.records if not one.name.startswith("http")]
-    assert not any(hidden in line for hidden in (secret, token) for line in logged)
+    others = ("http", "uvicorn.access")  # the client's, and one that is off unless pytest gives it a handler
+    logged = [f"{one.getMessage()} {vars(one)}" for one in caplog.records if not one.name.startswith(others)]
+    assert not [line for line in logged if secret in line or token in line]
 
 
 def test_a_server_that_asks_for_no_tokens_makes_none(lake: Lake) -> None:
