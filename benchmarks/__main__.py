@@ -54,6 +54,7 @@ NAMES = (
     "meta_load",
     "iceberg_projection",
     "iceberg_rest",
+    "iceberg_writers",
     "otlp_decode",
     "collector",
     "nursery",

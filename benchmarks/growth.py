@@ -1,8 +1,12 @@
 """Load, upsert, aggregate and compaction of growing tables: time per row, and the most memory of each kind of process.
 
 Every size has a process of its own, with a small table first, so that Java has compiled what it runs. Memory should be
-that of the settings (`append_segment_bytes`, `merge_memory_bytes`, Spark's heap) and not grow with the table.
+that of the settings (`append_segment_bytes`, `merge_segment_bytes`, `merge_memory_bytes`, `key_cache_bytes`, Spark's
+heap) and not grow with the table. They are set so low that a task of the smallest table has more rows than they let it
+hold: else it would only use less of them.
 """
+
+# Decisions: docs/decisions/0461
 
 from __future__ import annotations
 
@@ -29,6 +33,13 @@ STEPS = ("load", "upsert", "aggregate", "compact")
 TIME, MEMORY = 1.25, 1.25
 _FILE_ROWS = 2_500_000
 _WARM_ROWS = 100_000
+_SETTINGS: dict[str, Any] = {
+    "append_segment_bytes": 32 << 20,
+    "merge_segment_bytes": 32 << 20,
+    "merge_memory_bytes": 64 << 20,
+    "key_cache_bytes": 16 << 20,
+    "merge_background": "off",  # each step does its own work
+}
 _UPSERTED = 50  # one row of so many
 
 
@@ -91,7 +102,7 @@ def _measured(folder: Path, rows: int) -> dict[str, dict[str, float]]:
 def _main(rows: int, folder: Path) -> None:
     import moulin
 
-    lake = moulin.connect(folder / "lake", merge_local_bytes=1)
+    lake = moulin.connect(folder / "lake", merge_local_bytes=1, **_SETTINGS)
     lake.create_database("bench")
     _steps(lake, folder / "warm", _WARM_ROWS, "bench.warm")
     found = _steps(lake, folder / "grown", rows, "bench.grown")

@@ -61,7 +61,8 @@ class Config:
     merge_max_bytes: int = 8192 * MIB
     merge_min_inputs: int = 4
     merge_max_inputs: int = 100
-    # A slice of a compaction holds about this much of rows decoded; there is one at a time for each core.
+    # A slice of a compaction holds about this much of rows decoded, and a slice of the search for repeated keys of a
+    # bulk load as much of keys; there is one at a time for each core.
     merge_memory_bytes: int = 256 * MIB
     # Compactions that read less than this run in-process even when Spark is at hand.
     merge_local_bytes: int = 64 * MIB

@@ -1,11 +1,11 @@
 """The catalog: the truth about a lake, in SQL. Every change is one transaction; readers get one snapshot.
 
 Read `catalog.py` first: `Catalog` opens transactions, and the rooms hold what happens in them. `backend.py` is the
-protocol that a lake asks for (`Catalog` here, a client over gRPC in `meta`); `maintenance.py` and `ingest.py` are two
-parts of the same catalog. From the top down, each imports only what is below it:
+protocol that a lake asks for (`Catalog` here, a client over gRPC in `meta`); `maintenance.py`, `ingest.py` and
+`overview.py` are parts of the same catalog. From the top down, each imports only what is below it:
 
-    replica > upkeep > catalog > backend | maintenance | ingest > manifests > expiry > streams > commit > tasks
-    > segments > objects > identity > sql
+    replica > upkeep > catalog > backend | maintenance | ingest | overview > manifests > expiry > streams > commit
+    > tasks > segments > objects > identity > sql
 
 May import `formats`, `storage`, `model`, `config`, `errors`. It is the only importer of SQL drivers.
 Ladder: a lake has databases, a database tables, a table segments; a *version* of the lake has, for each table, the

@@ -58,6 +58,7 @@ from moulin.storage.store import Store
 if TYPE_CHECKING:
     from moulin.catalog.ingest import IngestCatalog
     from moulin.catalog.maintenance import MaintenanceCatalog
+    from moulin.catalog.overview import OverviewCatalog
 
 MAX_RESERVED: Final = 1 << 32
 """Segment numbers of one reservation: those of a Spark job, which does not know how many tasks it will have."""
@@ -116,6 +117,12 @@ class Catalog:
         from moulin.catalog.ingest import IngestCatalog
 
         return IngestCatalog(self.pool, self.uuid, self._mutation, self._publish)
+
+    @cached_property
+    def overview(self) -> OverviewCatalog:
+        from moulin.catalog.overview import OverviewCatalog
+
+        return OverviewCatalog(self.pool)
 
     def refresh(self) -> int:
         return self.version()
@@ -488,6 +495,8 @@ class Catalog:
     def segments_by_number(
         self, table_id: UUID, numbers: Iterable[int], version: int, *, with_columns: bool = True
     ) -> dict[int, LiveSegment]:
+        if not (numbers := list(numbers)):
+            return {}
         with self.pool.read() as connection:
             return segments.by_number(connection, table_id, numbers, version, with_columns=with_columns)
 

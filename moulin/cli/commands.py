@@ -105,7 +105,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         ),
         "serve": Entry(
             "services.serve",
-            "Serve the lake: gRPC on 9560, HTTP on 8181. SIGTERM drains and stops.",
+            "Serve the lake: gRPC on 9560, HTTP and the console on 8181. SIGTERM drains and stops.",
             needs=(_SERVE,),
             whole=True,
         ),

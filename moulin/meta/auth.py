@@ -26,30 +26,22 @@ import threading
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, Protocol
 
 from moulin.errors import AlreadyExists, InvalidInput, NotFound, PermissionDenied, Unauthenticated, Unavailable
-from moulin.meta.roles import Role
+from moulin.network.callers import ANYONE as ANYONE
+from moulin.network.callers import Caller as Caller
+from moulin.network.callers import Role
+from moulin.network.callers import caller as caller
 
 log = logging.getLogger("moulin.auth")
 _PREFIX: Final = "mlt_"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _OPEN: Final = ("/grpc.health.v1.Health/",)  # for probes, which have no token
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    name: str
-    role: Role
-
-
-ANYONE: Final = Caller("", Role.ADMIN)  # where no token is asked for
-caller: ContextVar[Caller] = ContextVar("caller", default=ANYONE)
 
 
 @dataclass(frozen=True, slots=True)

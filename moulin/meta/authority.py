@@ -23,6 +23,11 @@ class Authority:
         self._access, self._issuer = access, issuer
         self.tickets = None if access is None else Tickets(access, ticket_seconds)
 
+    @property
+    def access(self) -> AccessFile | None:
+        """The file of access tokens; None for a server that takes those of its issuer alone."""
+        return self._access
+
     def may_wait(self, token: str) -> bool:
         """Whether `authenticate` may wait for the network: it is not called on a thread that others need."""
         return self._is_foreign(token) and self._issuer is not None and self._issuer.may_wait(token)

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-
-
-class Role(IntEnum):
-    READ = 1  # look at anything
-    WRITE = 2  # make, change and drop databases, tables and views, and commit rows
-    PIPELINE = 3  # what collectors, nurseries, compaction workers and janitors do
-    ADMIN = 4  # tokens, and everything else
-
+from moulin.network.callers import Role as Role
 
 # Calls of CatalogService that only look. A pin binds nobody but clean-up and runs out by itself: readers take them.
 CATALOG_READS = (

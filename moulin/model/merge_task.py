@@ -19,6 +19,10 @@ class TaskState(StrEnum):
     DONE = "done"
 
 
+LAPSED = "lapsed"
+"""How a claimed task is shown whose lease ran out."""
+
+
 @dataclass(frozen=True, slots=True)
 class MergeTask:
     """Segments to rewrite. `available_at` is when it can be claimed (again): the end of a back-off, or of a lease."""
@@ -35,6 +39,16 @@ class MergeTask:
     attempt: int
     failures: int
     last_error: str | None
+
+    def seconds_left(self, now: int) -> float | None:
+        """How long it cannot be claimed: until a back-off or a lease ends. None when it can, or must be released."""
+        seconds = (self.available_at - now) / 1e9
+        return seconds if self.state is not TaskState.QUARANTINED and seconds > 0 else None
+
+    def shown_state(self, now: int) -> str:
+        """The state as operators see it: `lapsed` for a claim whose lease ran out."""
+        lapsed = self.state is TaskState.CLAIMED and self.seconds_left(now) is None
+        return LAPSED if lapsed else self.state.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ MERGE_SPAN = "moulin.max-merge-span-ns"
 SHARDING = "moulin.sharding-fields"
 PROJECTION = "moulin.projection"
 FOLD, LAG = "fold", "lag"
+REBASE_APPENDS = "moulin.rebase-appends"
+_ON, _OFF = "true", "false"
 
 _MAX = (1 << 63) - 1
 _MAX_FIELDS = 256
@@ -131,9 +133,17 @@ def check_setting(name: str, text: str) -> bool:
     elif name == PROJECTION:
         if text not in (FOLD, LAG):
             raise InvalidInput(f"Property {PROJECTION!r} is {FOLD!r} or {LAG!r}, not {text!r}.")
+    elif name == REBASE_APPENDS:
+        if text not in (_ON, _OFF):
+            raise InvalidInput(f"Property {REBASE_APPENDS!r} is {_ON!r} or {_OFF!r}, not {text!r}.")
     else:
         return False
     return True
+
+
+def rebases_appends(properties: Mapping[str, str]) -> bool:
+    """Whether appends of engines that lost a race follow the newest snapshot instead of failing."""
+    return properties.get(REBASE_APPENDS) == _ON
 
 
 def _duration(name: str, text: str | None) -> int | None:

@@ -2,9 +2,10 @@
 
 `http_server` makes a guarded server of an app: `connections` admits connections at the listening socket, `protocol`
 ends those whose client is too slow, `limits` has the figures. `gate` refuses requests that are not HTTP or name a
-foreign host (`hosts`). `logs` writes one line per event, and cuts repeated warnings.
+foreign host (`hosts`). `callers` has the roles of those who call and of routes, `answers` errors as HTTP. `logs`
+writes one line per event, and cuts repeated warnings.
 
-May import: `errors`. Used by: the collector (`ingest`) and the server (`meta`).
+May import: `errors`. Used by: the collector (`ingest`), the server (`meta`), and what it mounts (`iceberg`, `console`).
 Read first: `http_server.py`, then `connections.py`.
 
 Nouns: a peer is an address with many connections; a connection waits for its client, or its client waits for us.

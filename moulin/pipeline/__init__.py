@@ -1,9 +1,9 @@
 """Everything that runs on Spark, and the nursery. PySpark is imported here and in `moulin.sql_server` only.
 
-Rooms, top first: `connect/` (what clients of the SQL server send) > `source/` (`format("moulin")` in any session),
-`nursery/` (streams into tables) and `spark` (Spark for one lake) > `attached/` (Spark sessions that know a lake) and
-`statements/` (what `lake.sql` runs besides queries) > `sql/` (`lake.sql`) and `write/` (DataFrames in) > `read/`
-(tables as DataFrames) > `runner` (planned tasks) and `session` > `java` (the Java that runs it).
+Rooms, top first: `connect/` (what clients of the SQL server send) > `spark` (Spark for one lake) > `source/`
+(`format("moulin")` in any session) and `nursery/` (streams into tables) > `attached/` (Spark sessions that know a
+lake) and `statements/` (what `lake.sql` runs besides queries) > `sql/` (`lake.sql`) and `write/` (DataFrames in) >
+`read/` (tables as DataFrames) > `runner` (planned tasks) and `session` > `java` (the Java that runs it).
 `rehearsal` records the class-data cache at set-up.
 
 May import: all layers down from `moulin.ingest`; not `meta` or `iceberg`.

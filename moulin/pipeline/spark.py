@@ -27,6 +27,7 @@ from moulin.pipeline.read.few import few_rows
 from moulin.pipeline.read.reader import NamedFrame
 from moulin.pipeline.runner import SparkRunner
 from moulin.pipeline.session import activate, adopt, safe_environment, spark_session
+from moulin.pipeline.source.loaded import state_of
 from moulin.pipeline.sql.catalyst import Arguments, Catalyst, LogicalPlan
 from moulin.pipeline.sql.deferred import DeferredFrame, Fill
 from moulin.pipeline.sql.names import Query, Reference, databases_in, reference_of
@@ -297,6 +298,20 @@ class LakeSpark:
         frame = type(found)(found._jdf, spark)  # the one that is kept lives longer than whoever asked for it
         hold_for(self._lake.context.pins, frame, holds)
         return frame
+
+    def loaded(self, options: Mapping[str, str], columns: StructType | None) -> DataFrame | None:
+        """The rows that options of `format("moulin")` name, in these columns; None where Spark's source reads them.
+
+        Filters that are put on them choose what is read, which Spark does not do for its source.
+        """
+        if self._closed or self._lake.context.config.sql_pruning != "on":
+            return None
+        self.session()
+        found = state_of(self._lake, options, columns)
+        if found is None:
+            return None
+        frame = self.read(found)
+        return frame if columns is None else frame.select(*(quote(column.name) for column in columns))
 
     def _deferred(self, draft: DataFrame, pruning: Pruning, holds: list[Hold]) -> DataFrame:
         """A frame that reads what is asked of it. Its versions are pinned while it lives, or a frame made of it."""

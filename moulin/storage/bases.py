@@ -152,6 +152,10 @@ class BasesStore(Store):
         store, rest = self._writable(path)
         store.put_if_absent(rest, data)
 
+    def put_derived(self, path: str, data: bytes) -> None:
+        store, rest = self._writable(path)
+        store.put_derived(rest, data)
+
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
         store, rest = self._writable(path)
         return store.writer(rest)

@@ -103,6 +103,10 @@ class Store(ABC):
         After Unavailable the object may or may not be there: who repeats the call compares the bytes it finds.
         """
 
+    def put_derived(self, path: str, data: bytes) -> None:
+        """As `put_if_absent`, for what can be made again: a power cut may take the object away, or cut it short."""
+        self.put_if_absent(path, data)
+
     @abstractmethod
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
         """A file to stream into. The object appears when the block ends, and not at all when the block raises."""

@@ -109,6 +109,10 @@ class LocalStore(Store):
         with self._staged(path, _link) as file:
             file.write(data)
 
+    def put_derived(self, path: str, data: bytes) -> None:
+        with self._staged(path, _link, synced=False) as file:
+            file.write(data)
+
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
         return self._staged(path, os.replace)
 
@@ -178,7 +182,7 @@ class LocalStore(Store):
                         yield _info(path, status)
 
     @contextmanager
-    def _staged(self, path: str, publish: Callable[[str, str], None]) -> Iterator[BinaryIO]:
+    def _staged(self, path: str, publish: Callable[[str, str], None], *, synced: bool = True) -> Iterator[BinaryIO]:
         """A temporary file beside `path`, synced and then given its name by `publish(temporary, target)`."""
         target = self._file(path)
         with _writing(target):
@@ -187,11 +191,13 @@ class LocalStore(Store):
             with io.BufferedWriter(_TemporaryFile(os.dup(descriptor), target), 1 << 16) as file:
                 yield cast(BinaryIO, file)
             with _writing(target):
-                for folder in dict.fromkeys(changed):
-                    _sync_folder(folder)
-                os.fsync(descriptor)
+                if synced:
+                    for folder in dict.fromkeys(changed):
+                        _sync_folder(folder)
+                    os.fsync(descriptor)
                 publish(temporary, target)
-                _sync_folder(os.path.dirname(target))
+                if synced:
+                    _sync_folder(os.path.dirname(target))
         finally:
             os.close(descriptor)
             with suppress(OSError):  # a rename has taken it away already

@@ -100,6 +100,9 @@ class TableStore(Store):
     def put_if_absent(self, path: str, data: bytes) -> None:
         self._store.put_if_absent(path, data)
 
+    def put_derived(self, path: str, data: bytes) -> None:
+        self._store.put_derived(path, data)
+
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
         return self._store.writer(path)
 

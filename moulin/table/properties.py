@@ -14,7 +14,7 @@ from moulin.errors import InvalidInput
 from moulin.model.file_settings import check_file_property, target_bytes
 from moulin.model.key import region as regions
 from moulin.model.names import did_you_mean
-from moulin.model.table_settings import MERGE_SPAN, PROJECTION, RETENTION, SHARDING, check_setting
+from moulin.model.table_settings import MERGE_SPAN, PROJECTION, REBASE_APPENDS, RETENTION, SHARDING, check_setting
 
 PREFIX = "moulin."
 KNOWN = {
@@ -30,7 +30,7 @@ KNOWN = {
     "moulin.level-growth": "level_growth",
     "moulin.deepest-level": "deepest_level",
 }
-OWN = (*KNOWN, RETENTION, MERGE_SPAN, SHARDING, PROJECTION, regions.PROPERTY)
+OWN = (*KNOWN, RETENTION, MERGE_SPAN, SHARDING, PROJECTION, REBASE_APPENDS, regions.PROPERTY)
 
 
 def check_properties(properties: Mapping[str, Any]) -> dict[str, str]:

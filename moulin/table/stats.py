@@ -9,6 +9,7 @@ from typing import Any
 
 from moulin.model.entities import Region, TableState
 from moulin.model.facts import LiveSegment
+from moulin.model.layout.partition import call_text
 from moulin.table.context import Context
 from moulin.table.index.index import IndexInfo, list_indexes
 from moulin.table.keyed.counters import CacheUse, Counters, StallStats, WriterStats
@@ -142,6 +143,15 @@ def _read_amplification(state: TableState, segments: Sequence[LiveSegment]) -> i
     lows, highs = sorted(low for low, _ in known), sorted(high for _, high in known)
     deepest = max((index + 1 - bisect_left(highs, low) for index, low in enumerate(lows)), default=0)
     return deepest + len(spans) - len(known)
+
+
+def sorting(state: TableState) -> str:
+    """The columns that rows are sorted by, such as "region asc, ts desc"; empty for none."""
+    return ", ".join(
+        f"{call_text(field.transform, state.schema.find_column_name(field.source_id) or '?')} "
+        f"{field.direction.name.lower()}"
+        for field in state.sort_order.fields
+    )
 
 
 def _partitioning(state: TableState) -> str:

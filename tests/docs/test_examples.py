@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 # Spark starts anew for each: not worth the better compiler.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 EXPECTED = {
+    "api.py": r"1 tables, 1 rows, version 4\nshop\.orders: 1 rows in 1 segments, last delete",
     "adopt.py": r"3 files, 9 rows, \['exports'\]\n(?s:.*)3 files are known\n1 row moved\n9 rows",
     "corrections.py": r"hottest: 12\.0 now, 850\.0 at version \d+",
     "two_tables.py": r"6 open, 4 archived, both at version \d+",

@@ -30,14 +30,18 @@ class CompactionOf:
     journals: tuple[str, ...]
 
 
-def of_table(connection: sa.Connection, row: Any, limit: int | None) -> list[CommitInfo]:
-    """The kept commits of a table, newest first."""
+def of_table(
+    connection: sa.Connection, row: Any, limit: int | None, before: tuple[int, int] | None = None
+) -> list[CommitInfo]:
+    """The kept commits of a table, newest first; with `before`, those that come after that version and ordinal."""
     c = s.table_commits
     query = (
         sa.select(c)
         .where(c.c.table_id == row.id, c.c.version >= row.oldest_version, c.c.kind != EXPIRED)
         .order_by(c.c.version.desc(), c.c.ordinal.desc())
     )
+    if before is not None:
+        query = query.where(sa.tuple_(c.c.version, c.c.ordinal) < sa.tuple_(*map(sa.literal, before)))
     rows = connection.execute(query if limit is None else query.limit(limit))
     return [
         CommitInfo(

@@ -21,6 +21,7 @@ from moulin.catalog.sql.pool import Pool, chunks
 from moulin.model.operations import Kind
 
 ENGINE_PREFIX = "iceberg."  # of keys in a commit's summary: what an engine wrote into that of its snapshot
+ENGINE = "iceberg-rest"  # in the summary of a commit that an engine made over REST
 FIRST = 0  # the parent of the first projection of a line
 
 
@@ -100,7 +101,7 @@ def record(
     """
     f = s.projection_files
     until = s.OPEN if parent is not None else made.version + 1
-    with pool.unordered() as connection:
+    with pool.unordered(durable=False) as connection:  # what a power cut takes away is made again
         tables.find_by_id(connection, table_id)
         if _last_erased(connection, table_id) != erased:
             return False
@@ -148,13 +149,13 @@ def _last_erased(connection: sa.Connection, table_id: UUID) -> int:
     return int(connection.execute(query).scalar() or 0)
 
 
-def files(pool: Pool, table_id: UUID, format_version: int, version: int) -> set[str]:
-    """The paths of the files that the projection of a version is made of."""
+def files(pool: Pool, table_id: UUID, format_version: int, version: int) -> dict[str, int]:
+    """The files that the projection of a version is made of, with their sizes."""
     f = s.projection_files
     span = sa.and_(f.c.added_version <= version, f.c.removed_version > version)
     mine = sa.and_(f.c.table_id == table_id, f.c.format_version == format_version, span)
     with pool.read() as connection:
-        return set(connection.execute(sa.select(f.c.path).where(mine)).scalars())
+        return {row.path: row.size for row in connection.execute(sa.select(f.c.path, f.c.size).where(mine))}
 
 
 def forget(pool: Pool, table_id: UUID, format_version: int) -> None:
@@ -207,6 +208,15 @@ def data_commit(pool: Pool, table_id: UUID, version: int) -> DataCommit | None:
             if key.startswith(ENGINE_PREFIX)
         },
     )
+
+
+def engine_versions(pool: Pool, table_id: UUID, after: int, before: int) -> list[int]:
+    """The versions between two others that engines made of a table: they look for their snapshots in its metadata."""
+    c = s.table_commits
+    made = sa.cast(c.c.summary, sa.Text).like(f"%{ENGINE}%")
+    query = sa.select(c.c.version).where(c.c.table_id == table_id, c.c.version > after, c.c.version < before, made)
+    with pool.read() as connection:
+        return list(connection.execute(query.distinct().order_by(c.c.version)).scalars())
 
 
 def snapshot_ids(pool: Pool, table_id: UUID, sequences: Iterable[int]) -> dict[int, int]:

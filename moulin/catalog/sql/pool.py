@@ -103,6 +103,7 @@ class Pool:
         self._inode: int | None = None
         self._engine = drivers.sqlite(url, config) if self.is_sqlite else drivers.postgresql(url, config)
         self._turns = threading.Lock()
+        self._views = threading.local()
         self.living: Living | None = None
         if self._file is not None:
             self.living = Living(Path(self._file), config.orphan_grace)
@@ -126,11 +127,28 @@ class Pool:
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """One consistent snapshot. Do not keep it open across anything slow."""
+        if (shared := getattr(self._views, "connection", None)) is not None:
+            yield shared
+            return
         with translated(), self._connect() as connection:
             if not self.is_sqlite:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with connection.begin():
                 yield connection
+
+    @contextmanager
+    def view(self) -> Iterator[None]:
+        """Within the block all reads of this thread see one snapshot, and share a connection: each is one round trip.
+
+        What is changed meanwhile, by this thread too, is not seen.
+        """
+        with self.read() as connection:
+            before = getattr(self._views, "connection", None)
+            self._views.connection = connection
+            try:
+                yield
+            finally:
+                self._views.connection = before
 
     @contextmanager
     def unordered(self, *, durable: bool = True) -> Iterator[sa.Connection]:

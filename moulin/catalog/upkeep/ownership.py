@@ -53,9 +53,9 @@ def _named(connection: sa.Connection, every: Sequence[str]) -> set[str]:
     g = s.segments
     segments = {*connection.execute(sa.select(g.c.path).where(g.c.number.in_(numbers))).scalars()}
     used = {path for path, owner in owners.items() if owner in segments}
-    for source in (s.deletion_vectors, s.column_files, s.journals, s.index_files, s.projection_files):
-        used.update(connection.execute(sa.select(source.c.path).where(source.c.path.in_(every))).scalars())
-    return used
+    sources = (s.deletion_vectors, s.column_files, s.journals, s.index_files, s.projection_files)
+    named = sa.union_all(*(sa.select(source.c.path).where(source.c.path.in_(every)) for source in sources))
+    return used.union(connection.execute(named).scalars())
 
 
 def _statistics(connection: sa.Connection, every: Sequence[str]) -> set[str]:

@@ -18,6 +18,7 @@ from rich.panel import Panel
 
 import moulin
 from moulin.catalog.manifests.recover import recover
+from moulin.cli.demo.stay import stay
 from moulin.cli.demo.telemetry import telemetry
 from moulin.cli.output import console, errors, show_rows, size
 from moulin.errors import FailedPrecondition
@@ -42,6 +43,7 @@ def demo(
         Path | None, typer.Option(help="Where to make the lake; a temporary folder unless given.")
     ] = None,
     rows: Annotated[int, typer.Option(help="How many rows to load.", min=8_000)] = 3_000_000,
+    keep_open: Annotated[bool, typer.Option("--stay", help="Show the lake in a browser at the end.")] = False,
 ) -> None:
     """The tour: load, query, delete and correct, travel back, compact, take telemetry, lose the catalog and recover."""
     keep = folder is not None
@@ -49,12 +51,15 @@ def demo(
     if (root / paths.marker()).exists():
         raise FailedPrecondition(f"{root} holds a lake already; choose another folder.")
     started = time.perf_counter()
+    lake = root if keep else root / "lake"
     try:
-        _tour(root / "lake" if not keep else root, rows)
+        _tour(lake, rows)
+        _farewell(time.perf_counter() - started, root if keep else None)
+        if keep_open:
+            stay(lake)
     finally:
         if not keep:
             shutil.rmtree(root, ignore_errors=True)
-    _farewell(time.perf_counter() - started, root if keep else None)
 
 
 def _tour(root: Path, rows: int) -> None:

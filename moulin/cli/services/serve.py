@@ -10,6 +10,7 @@ import typer
 
 from moulin.cli.options import Json, open_lake, require_address
 from moulin.cli.output import moment, say, show_rows, show_values
+from moulin.cli.served import mount
 from moulin.config import file_settings
 from moulin.errors import FailedPrecondition
 
@@ -55,7 +56,7 @@ def serve(
     tls_certificate: Annotated[Path | None, typer.Option(help="A PEM file.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="A PEM file.")] = None,
 ) -> None:
-    """Serve the lake: gRPC on 9560, HTTP on 8181. SIGTERM drains and stops."""
+    """Serve the lake: gRPC on 9560, HTTP and the console on 8181. SIGTERM drains and stops."""
     settings = _meta("config")
     settings.require_known_environment()
     chosen = settings.load_serve_config(
@@ -67,14 +68,13 @@ def serve(
     )
     settings_of_lake = _lake_settings(config)
     logs, serving = importlib.import_module("moulin.network.logs"), _meta("server.serve")
-    iceberg = importlib.import_module("moulin.iceberg.rest.app")
     importlib.import_module("moulin.network.limits").raise_open_files(chosen.limits)
     with (
         logs.structured_logs(chosen.log_format, chosen.log_level),
         open_lake(context, settings=settings_of_lake) as lake,
     ):
         options = require_address(context).storage_options
-        served = serving.Serving(lake, chosen, storage_options=options, mount=iceberg.mount)
+        served = serving.Serving(lake, chosen, storage_options=options, mount=mount)
         if not serving.run_until_signal(served):
             raise typer.Exit(1)
 

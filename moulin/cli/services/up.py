@@ -20,10 +20,10 @@ from rich.table import Table as RichTable
 
 from moulin.cli.options import OPTIONS_VARIABLE, GrpcPort, HttpPort, Json, open_lake, require_address
 from moulin.cli.output import console, say, shown, size
-from moulin.cli.services.flow import Flow, FlowWatch, State
 from moulin.cli.services.pipeline import NoSpark, ending
 from moulin.cli.services.supervisor import Child, Supervisor
 from moulin.errors import MoulinError
+from moulin.ingest.flow import Flow, FlowWatch, State
 from moulin.lake import Lake
 from moulin.storage import modes
 
@@ -67,9 +67,12 @@ def up(
     with open_lake(context) as lake, ending() as over:
         lake.own_catalog()  # a lake behind a server is refused before anything starts
         supervisor.start()
+        page = f"http://{serve_http_bind}/" if serve_http_bind else None
         say(
-            f"OTLP/gRPC on {host}:{grpc}, OTLP/HTTP on {host}:{http}; logs in {folder}; Ctrl-C ends it.",
+            f"OTLP/gRPC on {host}:{grpc}, OTLP/HTTP on {host}:{http}; logs in {folder}; Ctrl-C ends it."
+            + (f" The lake in a browser: {page}" if page else ""),
             as_json,
+            console=page,
             grpc_port=grpc,
             http_port=http,
             logs=str(folder),

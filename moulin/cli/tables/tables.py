@@ -15,9 +15,8 @@ from moulin.errors import InvalidInput
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.filling import Filling, fillings_of
-from moulin.model.layout.partition import call_text
 from moulin.model.tags import refs_of, shown
-from moulin.table.stats import TableStats
+from moulin.table.stats import TableStats, sorting
 from moulin.table.table import Table
 
 app = typer.Typer(help="Tables.", no_args_is_help=True)
@@ -106,12 +105,9 @@ def show(
 
 
 def _show_engines(lake: Lake, table: Table, as_json: bool) -> None:
-    from moulin.iceberg.projection.engines import readers
-    from moulin.iceberg.projection.projection import project
+    from moulin.iceberg.projection.readers import readers_of
 
-    made = project(lake.context, table.id)
-    live = lake.catalog.segments(table.id, made.version, with_columns=False)
-    found = readers(made.metadata, [segment.facts for segment in live])
+    made, live, found = readers_of(lake.context, table.id)
     rows = [{"engine": r.engine, "version": r.version, "reads it": r.reads, "why not": r.reason} for r in found]
     show_rows(rows, as_json)
     beside = {number for segment in live for file in segment.facts.files for number in file.fields}
@@ -140,11 +136,7 @@ def describe(lake: Lake, table: Table, stats: TableStats) -> tuple[dict[str, obj
         "bytes written for a byte at level 0": written,
         "primary key": [state.schema.find_column_name(number) for number in state.schema.identifier_field_ids],
         "partitioned by": stats.partitioning or "nothing",
-        "sorted by": ", ".join(
-            f"{call_text(f.transform, state.schema.find_column_name(f.source_id) or '?')} {f.direction.name.lower()}"
-            for f in state.sort_order.fields
-        )
-        or "nothing",
+        "sorted by": sorting(state) or "nothing",
         "event time": state.event_time_field.name if state.event_time_field else None,
         "properties": shown(state.properties),
         "tags": {name: ref.version for name, ref in refs_of(state.properties).items()},

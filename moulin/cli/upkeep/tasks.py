@@ -14,7 +14,7 @@ from moulin.cli.options import Json, open_lake
 from moulin.cli.output import moment, say, show_rows, show_values, size
 from moulin.errors import InvalidInput, MoulinError, NotFound
 from moulin.lake import Lake
-from moulin.model.merge_task import MergeTask, TaskState
+from moulin.model.merge_task import MergeTask
 from moulin.model.operations import Claim
 
 app = typer.Typer(help="Merge tasks: compactions that wait for a worker, or that one has.", no_args_is_help=True)
@@ -103,18 +103,17 @@ def _names(lake: Lake, tasks: list[MergeTask]) -> dict[UUID, str]:
 
 
 def _row(task: MergeTask, table: str) -> dict[str, Any]:
-    seconds = (task.available_at - time.time_ns()) / 1e9
-    waits = task.state is not TaskState.QUARANTINED and seconds > 0
-    state = "lapsed" if task.state is TaskState.CLAIMED and not waits else task.state.value
+    now = time.time_ns()
+    left = task.seconds_left(now)
     return {
         "id": str(task.id),
         "table": table,
-        "state": state,
+        "state": task.shown_state(now),
         "segments": task.segments,
         "level": task.level,
         "worker": task.worker,
         "claimed": moment(task.claimed_at),
-        "free in seconds": round(seconds, 1) if waits else None,
+        "free in seconds": None if left is None else round(left, 1),
         "attempt": task.attempt,
         "failures": task.failures,
         "last error": task.last_error,

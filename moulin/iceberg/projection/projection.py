@@ -6,7 +6,7 @@ as if committed and expired. Files get fresh names and are recorded in the catal
 is killed leaves files that no row names, and who comes second takes what the first has made.
 """
 
-# Decisions: docs/decisions/0233
+# Decisions: docs/decisions/0233, docs/decisions/0514
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from moulin.catalog.objects import projections
 from moulin.catalog.objects.projections import DataCommit, Projected
+from moulin.catalog.segments.feed import FeedEntry
 from moulin.errors import Corrupt, NotFound, Unavailable
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.avro import read_avro
@@ -89,6 +91,7 @@ def project(
             found = find_whole(context, table_id, chosen, state.head_version)
             if found is None:
                 _find_base(context, table_id, chosen, state.head_version)
+                _project_earlier(context, state, chosen)
                 found = _Projector(context, state, chosen, unfolded(context, state)).run()
             if found is not None:
                 return _load(context, table_id, chosen, found)
@@ -97,6 +100,17 @@ def project(
             if found is None and not _forget_lost(context, table_id, chosen, state.head_version):
                 raise
     raise Unavailable(f"Others kept projecting {table_id} at the same time: try again.")
+
+
+def _project_earlier(context: Context, state: TableState, chosen: int) -> None:
+    """Project what engines committed since the last projection: each finds its snapshot in the metadata then."""
+    pool = context.own_catalog().pool
+    base = projections.before(pool, state.id, chosen, state.head_version)
+    if base is None or not projections.is_newest(pool, state.id, chosen, state.head_version):
+        return
+    for version in projections.engine_versions(pool, state.id, base.version, state.head_version):
+        with suppress(NotFound):  # clean-up has passed it
+            project(context, state.id, version, format_version=chosen)
 
 
 def find_whole(context: Context, table_id: UUID, chosen: int, version: int) -> Projected | None:
@@ -125,14 +139,14 @@ def _is_whole(context: Context, table_id: UUID, chosen: int, found: Projected) -
 
 
 def _forget_lost(context: Context, table_id: UUID, chosen: int, version: int) -> bool:
-    """Forget the projections of a table if a file of the one of this version, or of the one before, is lost."""
+    """Forget the projections of a table if a file of the one of this version, or of the one before, is lost or cut."""
     pool = context.own_catalog().pool
     base = projections.before(pool, table_id, chosen, version)
     named = projections.files(pool, table_id, chosen, version)
     if base is not None:
         named |= projections.files(pool, table_id, chosen, base.version)
-    there = {info.path for info in context.store.list(paths.metadata_prefix(table_id))}
-    if named <= there:
+    there = {info.path: info.size for info in context.store.list(paths.metadata_prefix(table_id))}
+    if all(there.get(path) == size for path, size in named.items()):
         return False
     log.warning("files of a projection are lost, and made again", extra={"table": str(table_id)})
     projections.forget(pool, table_id, chosen)
@@ -181,6 +195,22 @@ def named_commits(context: Context, state: TableState) -> Iterator[tuple[Ref, Da
             yield ref, commit
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the catalog says of the version to be projected, and of the projection that it continues, if any.
+
+    `entry` is what changed since that one; None when it cannot be continued, or has the same rows.
+    """
+
+    base: Projected | None
+    on_line: bool
+    erased: int
+    oldest: int
+    commit: DataCommit | None
+    changed: int
+    entry: FeedEntry | None
+
+
 class _Projector:
     """Makes one projection."""
 
@@ -196,43 +226,66 @@ class _Projector:
         """The projection; None when somebody else was first."""
         state = self.state
         with self.context.pins.hold(state.id, state.head_version), self.context.catalog.writing():
-            erased = projections.last_erased(self.pool, state.id)
-            base = projections.before(self.pool, state.id, self.format, state.head_version)
-            on_line = projections.is_newest(self.pool, state.id, self.format, state.head_version)
+            known = self._look_up()
+            base = known.base
             before: Json = {} if base is None else read_metadata(self.context, base.path)
             if base is not None and not is_here(self.store, paths.table_prefix(state.id), before["location"]):
                 return None  # of a process that reaches this lake by another address, since it was looked for
-            made, removed = self._make(base, before)
-            parent = (projections.FIRST if base is None else base.version) if on_line else None
+            made, removed = self._make(known, before)
+            parent = (projections.FIRST if base is None else base.version) if known.on_line else None
             recorded = projections.record(
-                self.pool, state.id, self.format, made, parent, self.added, removed if on_line else (), erased
+                self.pool,
+                state.id,
+                self.format,
+                made,
+                parent,
+                self.added,
+                removed if known.on_line else (),
+                known.erased,
             )
-            if not recorded and projections.last_erased(self.pool, state.id) != erased:
+            if not recorded and projections.last_erased(self.pool, state.id) != known.erased:
                 self.store.delete(self.added)  # at once: they hold bounds of rows that were erased meanwhile
             return made if recorded else None
 
-    def _make(self, base: Projected | None, before: Json) -> tuple[Projected, Iterable[str] | None]:
-        state = self.state
-        oldest = projections.oldest_projectable(self.pool, state.id)
-        commit = projections.data_commit(self.pool, state.id, state.head_version)
+    def _look_up(self) -> _Known:
+        """What the catalog says, in one view of it."""
+        state, pool, head = self.state, self.pool, self.state.head_version
+        with pool.view():
+            base = projections.before(pool, state.id, self.format, head)
+            oldest = projections.oldest_projectable(pool, state.id)
+            commit = projections.data_commit(pool, state.id, head)
+            usable = base is not None and base.version >= oldest and commit is not None
+            entry = None
+            if usable and base is not None and commit is not None and base.sequence < commit.sequence:
+                (entry,) = self.context.catalog.feed(state.id, base.version, head, net=True)
+            return _Known(
+                base,
+                projections.is_newest(pool, state.id, self.format, head),
+                projections.last_erased(pool, state.id),
+                oldest,
+                commit,
+                projections.commit_time(pool, state.id, head),
+                entry,
+            )
+
+    def _make(self, known: _Known, before: Json) -> tuple[Projected, Iterable[str] | None]:
+        state, base, oldest, commit = self.state, known.base, known.oldest, known.commit
         if commit is not None and self.left_out:
             commit = replace(commit, schema_id=self._schema_before(commit.schema_id))
         kept = [one for one in before.get("snapshots", []) if int(one["summary"][documents.VERSION_KEY]) >= oldest]
         removed: list[str] | None = [] if base is None else [base.path]
         if commit is not None and (base is None or base.sequence < commit.sequence):
-            usable = base if base is not None and base.version >= oldest else None
-            made, dropped = self._snapshot(commit, usable, before)
+            made, dropped = self._snapshot(commit, base, known.entry, before)
             kept.append(made)
-            removed = None if usable is None or removed is None else [*removed, *dropped]
+            removed = None if known.entry is None or removed is None else [*removed, *dropped]
         elif commit is not None:
             current = [one for one in before["snapshots"] if one["snapshot-id"] == commit.snapshot_id]
             kept += [one for one in current if one not in kept]
-        changed = projections.commit_time(self.pool, state.id, state.head_version)
         document = documents.table_metadata(
             state,
             self.format,
             location(self.store, paths.table_prefix(state.id)),
-            changed,
+            known.changed,
             kept,
             self._log(base, before, oldest),
             self._refs(kept),
@@ -274,14 +327,18 @@ class _Projector:
         found = paths.parse_metadata(f"{self.folder}/{where.rpartition('/')[2]}")
         return -1 if found is None else found[1]
 
-    def _snapshot(self, commit: DataCommit, base: Projected | None, before: Json) -> tuple[Json, list[str]]:
-        """The snapshot of a commit that no projection has yet, and the files of `base` that it does without."""
+    def _snapshot(
+        self, commit: DataCommit, base: Projected | None, entry: FeedEntry | None, before: Json
+    ) -> tuple[Json, list[str]]:
+        """The snapshot of a commit that no projection has yet, and the files of `base` that it does without.
+
+        `entry` is what changed since `base`; without it all is written anew.
+        """
         # Bounds are of the types that columns had at that commit: what was widened since can be read by them.
         state, catalog = replace(self.state, schema_id=commit.schema_id), self.context.catalog
         delta, old, totals = Delta(), list[Json](), Totals()
         dropped: list[str] = []
-        if base is not None:
-            (entry,) = catalog.feed(state.id, base.version, state.head_version, net=True)
+        if base is not None and entry is not None:
             delta = Delta.of(entry.segments)
             if before["snapshots"] and base.sequence:
                 last = next(one for one in before["snapshots"] if one["sequence-number"] == base.sequence)
@@ -313,7 +370,7 @@ class _Projector:
 
     def _write(self, name: str, data: bytes) -> str:
         path = f"{self.folder}/{name}"
-        self.store.put_if_absent(path, data)
+        self.store.put_derived(path, data)
         self.added[path] = len(data)
         return location(self.store, path)
 

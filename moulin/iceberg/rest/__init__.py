@@ -2,11 +2,11 @@
 
 `app` lists the endpoints. `commit/` has everything that engines write, `scan/` plans scans for them, `views/` has
 views. `tables` and `namespaces` list, load, rename and drop. `requests` is what every endpoint takes, `errors` what it
-answers with, `idempotency` gives a repeated request its first answer, `credentials` lends keys of the storage,
-`openapi` describes it all.
+answers with, `idempotency` gives a repeated request its first answer, `turns` lets writers that lost a race go first,
+`credentials` lends keys of the storage, `openapi` describes it all.
 
 May import: `iceberg.projection`, `iceberg.format`, and the layers below. Order: `app` > `openapi`, `scan/`, `views/` >
-`commit/` > `tables` > `credentials`, `namespaces`, `idempotency` > `requests` > `errors`.
+`commit/` > `tables` > `credentials`, `namespaces`, `idempotency`, `turns` > `requests` > `errors`.
 Read first: docs/operations/iceberg_rest.md, then `app.py` and `commit/commit.py`.
 
 Nouns: a namespace is a database; a snapshot is a version; a requirement must hold before updates are applied.

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 from fastapi import APIRouter, FastAPI
 from fastapi.responses import JSONResponse, Response
 
@@ -14,11 +16,20 @@ from moulin.iceberg.rest.idempotency import LIFETIME, Idempotency
 from moulin.iceberg.rest.requests import LakeOf
 from moulin.iceberg.rest.scan import plan as scans
 from moulin.iceberg.rest.scan.pending import Plans
+from moulin.iceberg.rest.turns import Turns
 from moulin.iceberg.rest.views import changes, views
 from moulin.lake import Lake
 from moulin.model.names import AT, MAIN, is_branch_name
+from moulin.model.table_settings import REBASE_APPENDS
+from moulin.network.callers import Role, RouteRule
 
 PREFIX = "/iceberg"
+_TABLES = PREFIX + "/v1/(?:@[^/]+/)?namespaces/[^/]+/tables/[^/]+"
+# What engines that only read post, and how they cancel. A table may have any of these names: the whole path counts.
+_READING = [
+    RouteRule(frozenset({"POST"}), re.compile(_TABLES + "/(?:metrics|plan|tasks)"), Role.READ),
+    RouteRule(frozenset({"DELETE"}), re.compile(_TABLES + "/plan/[^/]+"), Role.READ),
+]
 _ROUTERS = (
     namespaces.router,
     tables.router,
@@ -43,8 +54,10 @@ def config(lake: LakeOf, warehouse: str | None = None) -> Response:
     prefix = {}
     if branch != MAIN and is_branch_name(branch):
         prefix = {"prefix": AT + lake.catalog.branch(branch).name}
+    # The specification wants a ref to stand where a commit says: tables with this property take appends all the same.
+    defaults = {"moulin.table-property.rebase-appends": REBASE_APPENDS}
     return JSONResponse(
-        {"defaults": {}, "overrides": prefix, "endpoints": ENDPOINTS, "idempotency-key-lifetime": LIFETIME}
+        {"defaults": defaults, "overrides": prefix, "endpoints": ENDPOINTS, "idempotency-key-lifetime": LIFETIME}
     )
 
 
@@ -73,7 +86,7 @@ def build(lake: Lake) -> FastAPI:
     app = FastAPI(
         title="Moulin Iceberg REST", version=moulin.__version__, docs_url=None, redoc_url=None, openapi_url=None
     )
-    app.state.lake = lake
+    app.state.lake, app.state.turns = lake, Turns()
     app.state.plans = Plans()
     errors.install(app)
     app.add_middleware(Idempotency)
@@ -86,6 +99,7 @@ def build(lake: Lake) -> FastAPI:
 
 def mount(app: FastAPI) -> None:
     """Put the catalog of the server's lake under its prefix."""
+    app.state.rules.extend(_READING)
     app.mount(PREFIX, build(app.state.lake))
 
 

@@ -7,6 +7,7 @@ knows whether a commit happened: engines then leave their files alone. A request
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Final
 
 from fastapi import FastAPI, Request
@@ -31,6 +32,7 @@ from moulin.errors import (
 )
 
 log = logging.getLogger("moulin.iceberg.rest")
+COMMIT_FAILED: Final = "CommitFailedException"
 
 _BY_KIND: Final[dict[type[MoulinError], tuple[int, str]]] = {
     InvalidInput: (400, "BadRequestException"),
@@ -40,8 +42,8 @@ _BY_KIND: Final[dict[type[MoulinError], tuple[int, str]]] = {
     PermissionDenied: (403, "ForbiddenException"),
     NotFound: (404, "NotFoundException"),
     AlreadyExists: (409, "AlreadyExistsException"),
-    Conflict: (409, "CommitFailedException"),
-    Fenced: (409, "CommitFailedException"),
+    Conflict: (409, COMMIT_FAILED),
+    Fenced: (409, COMMIT_FAILED),
     Unavailable: (503, "ServiceUnavailableException"),
     Corrupt: (500, "InternalServerError"),
 }
@@ -49,6 +51,8 @@ _BY_KIND: Final[dict[type[MoulinError], tuple[int, str]]] = {
 
 class RestError(Exception):
     """An answer of the specification that no error of the lake stands for."""
+
+    headers: Mapping[str, str] | None = None
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)
@@ -79,7 +83,7 @@ def taken(what: str, name: str) -> RestError:
 
 def commit_failed(message: str) -> RestError:
     """A requirement that does not hold: the engine reads again and retries."""
-    return RestError(409, "CommitFailedException", message)
+    return RestError(409, COMMIT_FAILED, message)
 
 
 class CommitStateUnknown(RestError):
@@ -89,16 +93,16 @@ class CommitStateUnknown(RestError):
         super().__init__(500, "CommitStateUnknownException", message)
 
 
-def answer(status: int, kind: str, message: str) -> Response:
+def answer(status: int, kind: str, message: str, headers: Mapping[str, str] | None = None) -> Response:
     body = {"error": {"message": message, "type": kind, "code": status}}
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else headers
     return JSONResponse(body, status_code=status, headers=headers)
 
 
 def to_response(error: Exception) -> Response:
     """The answer for an error, whatever it is."""
     if isinstance(error, RestError):
-        return answer(error.status, error.kind, error.message)
+        return answer(error.status, error.kind, error.message, error.headers)
     if isinstance(error, MoulinError):
         status, kind = next((found for known, found in _BY_KIND.items() if isinstance(error, known)), (500, "Error"))
         return answer(status, kind, error.message)

@@ -1,91 +1,45 @@
 """The HTTP side of a server: /healthz, /metrics, and whatever is mounted on the app.
 
-The whole app is behind two gates. The first takes HTTP only, for names of this server. At the second, with tokens on, a
-request that only looks takes the role read, any other write. /healthz is open to everyone.
+The whole app is behind two gates. The first takes HTTP only, for names of this server. At the second, with tokens on,
+each route takes the role that its rule names (`http_gate.py`). /healthz is open to everyone.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
-from starlette.authentication import AuthCredentials, SimpleUser
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 import moulin
-from moulin.errors import (
-    AlreadyExists,
-    Conflict,
-    Corrupt,
-    FailedPrecondition,
-    Fenced,
-    InvalidInput,
-    MoulinError,
-    NotFound,
-    PermissionDenied,
-    Unauthenticated,
-    Unavailable,
-    Unsupported,
-)
+from moulin.errors import MoulinError, PermissionDenied
 from moulin.lake import Lake
-from moulin.meta.auth import ANYONE, AccessFile, Caller, bearer, caller
+from moulin.meta.auth import AccessFile
 from moulin.meta.authority import Authority
 from moulin.meta.config import ServeConfig, split_address
-from moulin.meta.roles import Role
 from moulin.meta.server import oauth
-from moulin.meta.server.calls import REQUEST_ID
-from moulin.model.ids import new_id
-from moulin.network.gate import HttpGate, close_socket
+from moulin.meta.server.http_gate import CallerGate
+from moulin.network.answers import answer, answer_with
+from moulin.network.callers import RouteRule
+from moulin.network.gate import HttpGate
 from moulin.network.hosts import AllowedHosts, allowed_hosts
 from moulin.network.http_server import configure, listen
-from moulin.network.logs import request_id
 
 log = logging.getLogger("moulin.http")
-_LOOKS: Final = ("GET", "HEAD", "OPTIONS")
-_OPEN: Final = ("/healthz",)
-_WAITING: Final = 4  # requests whose tokens wait for the keys of an issuer at a time
-# What engines that only read post. A table may have any of these names: the whole path counts.
-_READING: Final = re.compile(r"/iceberg/v1/(?:@[^/]+/)?namespaces/[^/]+/tables/[^/]+/(?:metrics|plan|tasks)")
-_CANCELLING: Final = re.compile(r"/iceberg/v1/(?:@[^/]+/)?namespaces/[^/]+/tables/[^/]+/plan/[^/]+")
-_READS: Final = {"POST": _READING, "DELETE": _CANCELLING}
-# How the Iceberg REST specification names what the gate refuses.
-_ICEBERG: Final[dict[type[MoulinError], str]] = {
-    Unauthenticated: "NotAuthorizedException",
-    PermissionDenied: "ForbiddenException",
-    Unavailable: "ServiceUnavailableException",
-}
-_STATUS: Final[dict[type[MoulinError], int]] = {
-    InvalidInput: 400,
-    Unauthenticated: 401,
-    PermissionDenied: 403,
-    NotFound: 404,
-    AlreadyExists: 409,
-    Conflict: 409,
-    Fenced: 409,
-    FailedPrecondition: 412,
-    Corrupt: 500,
-    Unsupported: 501,
-    Unavailable: 503,
-}
+_OPEN: Final = RouteRule(frozenset({"GET", "HEAD"}), re.compile("/healthz"), None)
+# It brings a name and secret instead of a token, which the endpoint checks.
+_ASKING: Final = RouteRule(frozenset({"POST"}), re.compile(re.escape(oauth.PATH)), None)
 
 
 class Exporter(Protocol):
     """What /metrics answers with."""
 
     def text(self) -> bytes: ...
-
-
-def status_of(error: MoulinError) -> int:
-    """The HTTP status of an error."""
-    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
 
 
 def build_app(
@@ -95,16 +49,21 @@ def build_app(
     metrics: Exporter | None = None,
     hosts: AllowedHosts | None = None,
 ) -> FastAPI:
-    """The app over `lake`. Other parts mount theirs on it: `app.mount("/iceberg", other)`."""
+    """The app over `lake`. Other parts mount theirs on it: `app.mount("/iceberg", other)`.
+
+    `app.state` has the `lake`, the `authority`, the `rules` of routes, which parts add to, and `stopping`, which is
+    set when the server is told to stop: an answer that goes on forever ends then.
+    """
     app = FastAPI(title="Moulin", version=moulin.__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.lake = lake
     authority = Authority(access) if isinstance(access, AccessFile) else access
-    app.add_middleware(_Gate, authority=authority)
+    app.state.lake, app.state.authority = lake, authority
+    app.state.rules, app.state.stopping = [_OPEN], threading.Event()
+    app.add_middleware(CallerGate, authority=authority)
     app.add_middleware(HttpGate, hosts=hosts, answer=_refused)  # the last one added is passed first
 
     @app.exception_handler(MoulinError)
     async def _refuse(request: Request, error: MoulinError) -> Response:
-        return _answer(error)
+        return answer(error)
 
     @app.get("/healthz")
     def healthz() -> Response:
@@ -121,78 +80,13 @@ def build_app(
 
     if authority is not None and authority.tickets is not None:
         app.router.routes.append(oauth.route(authority.tickets))
+        app.state.rules.append(_ASKING)
     return app
-
-
-class _Gate:
-    """Asks for a token and gives every request an id. Plain ASGI, so that it also covers what is mounted."""
-
-    def __init__(self, app: ASGIApp, authority: Authority | None) -> None:
-        self._app, self._authority = app, authority
-        self._threads = ThreadPoolExecutor(_WAITING, thread_name_prefix="moulin-issuer")
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
-        request_id.set(call_id := str(new_id()))
-
-        async def send_with_id(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), (REQUEST_ID.encode(), call_id.encode())]
-            await send(message)
-
-        answer: Callable[[Scope, Receive, Send], Awaitable[None]] = self._app
-        try:
-            known = await self._identify(scope)
-            caller.set(known)
-            # As Starlette's own middleware says it, for what is mounted and knows nothing of this layer.
-            scope["user"] = SimpleUser(known.name)
-            scope["auth"] = AuthCredentials([role.name.lower() for role in Role if role <= known.role])
-        except MoulinError as error:
-            if scope["type"] != "http":
-                await close_socket(scope, send)
-                return
-            answer = _answer(error, _ICEBERG.get(type(error)) if scope["path"].startswith("/iceberg/") else None)
-        await answer(scope, receive, send_with_id)
-
-    async def _identify(self, scope: Scope) -> Caller:
-        if self._authority is None or scope["path"] in _OPEN or self._asks_for_token(scope):
-            return ANYONE
-        token = bearer(_headers(scope))
-        if self._authority.may_wait(token):
-            loop = asyncio.get_running_loop()
-            known = await loop.run_in_executor(self._threads, self._authority.authenticate, token)
-        else:
-            known = self._authority.authenticate(token)
-        method = scope.get("method", "")  # a web socket has none
-        reads = method in _READS and _READS[method].fullmatch(scope["path"]) is not None
-        looks = method in _LOOKS or reads
-        needed = Role.READ if looks else Role.WRITE
-        if known.role < needed:
-            raise PermissionDenied(f"This takes the role {needed.name.lower()}, and token {known.name!r} has not.")
-        return known
-
-    def _asks_for_token(self, scope: Scope) -> bool:
-        """Whether a request brings a name and secret instead of a token; its endpoint checks them."""
-        known = self._authority is not None and self._authority.tickets is not None
-        return known and scope["type"] == "http" and scope["method"] == "POST" and scope["path"] == oauth.PATH
-
-
-def _headers(scope: Scope) -> Iterable[tuple[str, str]]:
-    return ((key.decode("latin-1"), value.decode("latin-1")) for key, value in scope["headers"])
-
-
-def _answer(error: MoulinError, kind: str | None = None) -> Response:
-    code = status_of(error)
-    body = {"error": {"type": kind or type(error).__name__, "message": error.message, "code": code}}
-    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthenticated) else None
-    return JSONResponse(body, status_code=code, headers=headers)
 
 
 def _refused(scope: Scope, status: int, message: str) -> Response:
     kind = "ForbiddenException" if scope["path"].startswith("/iceberg/") else PermissionDenied.__name__
-    return JSONResponse({"error": {"type": kind, "message": message, "code": status}}, status_code=status)
+    return answer_with(status, kind, message)
 
 
 def hosts_of(serve: ServeConfig) -> AllowedHosts | None:
@@ -215,6 +109,7 @@ class HttpServer:
             drain_seconds=serve.drain_seconds,
         )
         self._server = uvicorn.Server(config)
+        self._stopping: threading.Event = app.state.stopping
         self._thread = threading.Thread(target=self._run, name="moulin-http", daemon=True)
 
     def _run(self) -> None:
@@ -224,8 +119,13 @@ class HttpServer:
         self._thread.start()
         return self
 
+    def end_streams(self) -> None:
+        """End the answers that would go on forever; others are answered as before."""
+        self._stopping.set()
+
     def stop(self) -> None:
         """Answer what was asked, and end."""
+        self.end_streams()
         self._server.should_exit = True
         if self._thread.ident is not None:
             self._thread.join()

@@ -60,6 +60,8 @@ class Serving:
     def stop(self) -> bool:
         """Drain calls, end loops; False when calls had to be cut off."""
         log.info("stopping", extra={"drain_seconds": self.grpc.site.serve.drain_seconds})
+        if self.http is not None:
+            self.http.end_streams()
         drained = self.grpc.stop()
         if self.http is not None:
             self.http.stop()

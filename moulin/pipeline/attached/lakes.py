@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from moulin.lake import Lake
 from moulin.pipeline.sql.catalyst import CATALOG, LogicalPlan, on_branches
@@ -36,6 +37,9 @@ class Attached(Protocol):
 
     def rows(self, database: str, name: str) -> DataFrame:
         """All rows of a table or view of the lake."""
+
+    def loaded(self, options: Mapping[str, str], columns: StructType | None) -> DataFrame | None:
+        """The rows that options of `format("moulin")` name, in these columns; None where Spark's source reads them."""
 
     def change(self, plan: LogicalPlan, guard: None, *, foreign: bool) -> DataFrame:
         """Run a statement that Spark has planned and that changes a table of the lake."""

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.sql_formatter import SQLStringFormatter
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from moulin.errors import Unsupported
 from moulin.pipeline.attached.catalog import LakeCatalog
 from moulin.pipeline.attached.lakes import Attached, lake_name
+from moulin.pipeline.attached.readers import LakeReader, LakeStreamReader
 from moulin.pipeline.attached.writers import know_writers
 from moulin.pipeline.session import plain
 from moulin.pipeline.sql.deferred import DeferredFrame
@@ -55,11 +55,11 @@ class AttachedSession(SparkSession):
 
     @property
     def read(self) -> DataFrameReader:
-        return LakeReader(self)
+        return LakeReader(self, self._moulin, self._rows, self._own)
 
     @property
     def readStream(self) -> DataStreamReader:  # noqa: N802
-        return LakeStreamReader(self)
+        return LakeStreamReader(self, self._moulin)
 
     @cached_property
     def catalog(self) -> LakeCatalog:
@@ -85,26 +85,3 @@ class AttachedSession(SparkSession):
         own: Any = type(frame)(frame._jdf, self)
         own._moulin_frame = frame
         return own  # type: ignore[no-any-return]
-
-
-class LakeReader(DataFrameReader):
-    """`spark.read`, which reads tables of the lake by their names."""
-
-    def table(self, tableName: str) -> DataFrame:  # noqa: N803
-        session: Any = self._spark
-        name = lake_name(session._moulin, tableName)
-        return super().table(tableName) if name is None else session._rows(*name)
-
-
-class LakeStreamReader(DataStreamReader):
-    """`spark.readStream`, which names the call that streams a table of the lake."""
-
-    def table(self, tableName: str) -> DataFrame:  # noqa: N803
-        attached: Attached = self._spark._moulin  # type: ignore[attr-defined]
-        name = lake_name(attached, tableName)
-        if name is None:
-            return super().table(tableName)
-        raise Unsupported(
-            "A stream of a table of the lake is its changes: use spark.readStream.format('moulin')"
-            f".option('lake', {attached.lake.uri!r}).option('changes_since', 'now').load({'.'.join(name)!r})."
-        )

@@ -14,7 +14,8 @@ committed: flush what was put first. A keyed table that another process has open
 
 All columns are read, because Spark's Python data sources are not told which ones a query needs; `.schema("id long,
 ...")` on the reader narrows them. Nor are they told reliably which rows it needs: `.option("where", "id > 5")` leaves
-out rows, and files without any. lake.sql and table.to_spark() read natively and are faster.
+out rows, and files without any. lake.sql and table.to_spark() read natively and are faster; a session that knows the
+lake reads it so, too (loaded.py).
 
 Spark imports this module in a process that does nothing but look for data sources: the rest loads when it is used.
 """

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from pyspark.sql.types import StructType
+
 import moulin
 from moulin.errors import InvalidInput, NotFound
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.names import did_you_mean
+from moulin.pipeline.read.columns import spark_schema
 from moulin.pipeline.write.source_write import WRITE_OPTIONS
 from moulin.storage import paths
 from moulin.storage.address import split_branch
@@ -154,6 +157,23 @@ class FeedOptions:
         if self.since is None:
             return opened.state()
         return lake.catalog.state_until(opened.id, self.since, self.until)
+
+
+def checked_columns(columns: StructType, state: TableState) -> tuple[str, ...]:
+    """The names of the columns asked for; refuses those the table lacks, and types other than those it shows."""
+    known = {column.name: column.dataType for column in spark_schema(state.schema)}
+    for column in columns:
+        if column.name not in known:
+            raise InvalidInput(
+                f"Table {state.full_name} has no column {column.name!r}.{did_you_mean(column.name, known)} "
+                f"It has: {', '.join(known)}."
+            )
+        if column.dataType.simpleString() != known[column.name].simpleString():
+            raise InvalidInput(
+                f"Column {column.name} of {state.full_name} is {known[column.name].simpleString()} in Spark, "
+                f"not {column.dataType.simpleString()}; read it so and cast it."
+            )
+    return tuple(column.name for column in columns)
 
 
 def _number(name: str, text: str) -> int:

@@ -14,16 +14,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from moulin.errors import InvalidInput
 from moulin.model.columns.batching import packed
-from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
-from moulin.model.names import did_you_mean
 from moulin.model.where import parse_where
-from moulin.pipeline.read.columns import spark_schema
 from moulin.pipeline.read.segment_scan import PARTITION_BYTES, SegmentScan
 from moulin.pipeline.source.errors import in_one_sentence
-from moulin.pipeline.source.options import SourceTable
+from moulin.pipeline.source.options import SourceTable, checked_columns
 from moulin.pipeline.write.source_write import SourceWrite, WriteOptions, Written
 from moulin.pipeline.write.writer import current_task
 from moulin.table.find.index_search import narrow
@@ -40,8 +36,8 @@ class _Segments(InputPartition):
 class TableSourceReader(DataSourceReader):
     """Reads the segments that the option `where` leaves, in groups of some size.
 
-    It takes no filters from Spark: Spark hands the filters of one scan to all scans of a query that read the same
-    frame. See docs/decisions/0195-no-filters-for-the-source.md.
+    It takes no filters from Spark, which hands those of one read of a frame to all later reads of it: see
+    docs/decisions/0195 and docs/decisions/0460.
     """
 
     def __init__(self, source: SourceTable, columns: StructType) -> None:
@@ -50,7 +46,7 @@ class TableSourceReader(DataSourceReader):
             self._store, self._schema, self._version = (lake.context.store, state.schema, state.version)
         self._predicate = parse_where(source.where, state.schema)
         self._source = source
-        self._columns = _checked_columns(columns, state)
+        self._columns = checked_columns(columns, state)
 
     def partitions(self) -> Sequence[InputPartition]:
         with in_one_sentence(), self._source.open() as lake:
@@ -106,20 +102,3 @@ class TableSourceWriter(DataSourceArrowWriter):
 def _slim(segment: LiveSegment) -> LiveSegment:
     """Without the facts of columns, which tasks do not need."""
     return replace(segment, facts=replace(segment.facts, columns=()))
-
-
-def _checked_columns(columns: StructType, state: TableState) -> tuple[str, ...]:
-    """The names of the columns asked for; refuses those the table lacks, and types other than those it shows."""
-    known = {column.name: column.dataType for column in spark_schema(state.schema)}
-    for column in columns:
-        if column.name not in known:
-            raise InvalidInput(
-                f"Table {state.full_name} has no column {column.name!r}.{did_you_mean(column.name, known)} "
-                f"It has: {', '.join(known)}."
-            )
-        if column.dataType.simpleString() != known[column.name].simpleString():
-            raise InvalidInput(
-                f"Column {column.name} of {state.full_name} is {known[column.name].simpleString()} in Spark, "
-                f"not {column.dataType.simpleString()}; read it so and cast it."
-            )
-    return tuple(column.name for column in columns)

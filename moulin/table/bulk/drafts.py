@@ -4,6 +4,8 @@ Keys that several tasks wrote are refused, or only their last rows count. Where 
 the keys of its runs are located again.
 """
 
+# Decisions: docs/decisions/0461
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +34,8 @@ from moulin.table.keyed.version import KeyedVersion
 from moulin.table.write.upsert import UpsertDraft
 from moulin.table.write.writes import Outcome, number_source
 
-_CHECKED_ROWS = 4 << 20  # keys that one slice looks through for duplicates
+_CHECKED_BYTES = 96  # that a slice has in memory for each key that it looks through for duplicates
+_LEAST_CHECKED = 1 << 18
 
 
 @dataclass(slots=True)
@@ -143,12 +146,13 @@ def _overlap(added: Sequence[SegmentFacts]) -> bool:
 
 def _cuts(context: Context, added: Sequence[SegmentFacts]) -> list[bytes]:
     """Keys that divide the runs into parts of some rows each."""
-    if sum(facts.rows for facts in added) <= _CHECKED_ROWS:
+    most = max(_LEAST_CHECKED, context.config.merge_memory_bytes // _CHECKED_BYTES)
+    if sum(facts.rows for facts in added) <= most:
         return []
     firsts = sorted(entry for facts in added for entry in context.indexes.index(LiveSegment(facts, 0, 0, 0)).firsts())
     found, rows = [], 0
     for first, count in firsts:
-        if rows >= _CHECKED_ROWS:
+        if rows >= most:
             found.append(first)
             rows = 0
         rows += count

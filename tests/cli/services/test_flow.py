@@ -19,10 +19,10 @@ import pytest
 from rich.console import Console
 
 import moulin
-from moulin.cli.services.flow import Flow, FlowWatch, State
 from moulin.cli.services.metrics import metrics_at
 from moulin.cli.services.up import Figures, _say_flow, _screen
 from moulin.errors import InvalidInput, Unavailable
+from moulin.ingest.flow import Flow, FlowWatch, State
 from moulin.ingest.setup import set_up
 from moulin.lake import Lake
 from moulin.pipeline.nursery.nursery import Nursery

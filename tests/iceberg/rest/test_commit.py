@@ -142,7 +142,9 @@ class Written:
         table = pyiceberg_catalog(address).load_table("shop.t")
         transaction = table.transaction()
         names, ids = rows or [["a", "b"], [1, 2]]
-        transaction.append(pa.table({"id": pa.array(ids, pa.int64()), "name": names}))
+        id_column = pa.field("id", pa.int64(), nullable=not table.schema().find_field("id").required)
+        schema = pa.schema([id_column, pa.field("name", pa.string())])
+        transaction.append(pa.table([ids, names], schema=schema))
         self.updates = [json.loads(one.model_dump_json(by_alias=True)) for one in transaction._updates]
         self.requirements = [json.loads(one.model_dump_json(by_alias=True)) for one in transaction._requirements]
         self.snapshot = next(one["snapshot"] for one in self.updates if one["action"] == "add-snapshot")
@@ -191,7 +193,7 @@ LIES: list[tuple[str, dict[str, Any], str]] = [
     ("file", {"record_count": 3}, "manifest"),
     ("file", {"file_size_in_bytes": 3}, "its manifest says"),
     ("file", {"file_format": "ORC"}, "data files are Parquet"),
-    ("file", {"content": 2}, "equality deletes"),
+    ("file", {"content": 2}, "names columns of the table"),
     ("file", {"file_path": "file:///etc/passwd"}, "below the table's location"),
 ]
 

@@ -106,13 +106,6 @@ def test_duckdb_writes_to_a_table_that_the_lake_made(lake: Lake, duckdb: Any) ->
     assert recent["id"].to_pylist() == [60]
 
 
-def test_a_keyed_table_is_refused(lake: Lake, duckdb: Any) -> None:
-    lake.create_table("shop.stock", [("sku", "long", False), ("n", "int")], primary_key=["sku"])
-    with pytest.raises(Exception, match="primary key.*write to it with put, append or merge"):
-        duckdb.execute("INSERT INTO ice.shop.stock VALUES (1, 1)")
-    assert lake.table("shop.stock").scan().to_arrow().num_rows == 0
-
-
 def test_a_table_that_duckdb_dropped_can_be_resurrected(lake: Lake, duckdb: Any) -> None:
     duckdb.execute("CREATE TABLE ice.shop.t AS SELECT 1 AS id")
     duckdb.execute("DROP TABLE ice.shop.t")

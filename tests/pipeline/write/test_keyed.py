@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from moulin.pipeline.source.stream_writer import StreamTableWriter
 from moulin.pipeline.source.table_source import TableSourceWriter
 from moulin.pipeline.write import writer
 from moulin.storage import paths
+from moulin.table.bulk import drafts
 from moulin.table.bulk.runs import RelocateSlice
 from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.ports import FrameKernel, P, R
@@ -267,6 +269,22 @@ def test_the_last_of_equal_keys_counts_when_asked_for(
     check(lake, plain, {9: row(9, "old"), 2: row(2, "a"), **{n: row(n, "b") for n in (1, 3, 4)}})
     assert row_ids(plain)[1] == ids[1]
     assert plain.stats().rows == 5
+
+
+def test_equal_keys_of_tasks_are_found_slice_by_slice(
+    lake: Lake, plain: Table, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drafts, "_CHECKED_BYTES", 1 << 30)  # slices have as few keys as they may
+    monkeypatch.setattr(drafts, "_LEAST_CHECKED", 4096)
+    found, slices = drafts.find_duplicates, []
+    monkeypatch.setattr(drafts, "find_duplicates", lambda work: slices.append(work) or found(work))
+    made, chance = source_writer(lake, spark, duplicates="last"), Random(7)
+    parts = [[row(key, name) for key in chance.sample(range(20_000), 9000)] for name in "abc"]
+    made.commit([written(made, task, rows) for task, rows in enumerate(parts)])
+    assert len(slices) > 2
+    assert {one["id"]: one["v"] for one in plain.scan().to_pylist()} == {
+        one["id"]: one["v"] for rows in parts for one in rows
+    }
 
 
 def source_writer(lake: Lake, spark: SparkSession, name: str = "shop.t", overwrite: bool = False, **more: str) -> Any:

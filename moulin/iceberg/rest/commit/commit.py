@@ -11,36 +11,41 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
 from moulin.catalog.commit.table_commit import Stale, TableCommit
 from moulin.catalog.objects.base_paths import AGAIN
-from moulin.catalog.objects.projections import ENGINE_PREFIX
+from moulin.catalog.objects.projections import ENGINE, ENGINE_PREFIX
 from moulin.catalog.upkeep import ownership
 from moulin.errors import AlreadyExists, InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location
 from moulin.iceberg.projection.projection import project
 from moulin.iceberg.rest import namespaces
-from moulin.iceberg.rest.commit import create, requirements, trust
+from moulin.iceberg.rest.commit import create, rebase, requirements, trust
 from moulin.iceberg.rest.commit.engine_files import TableFolder, check_statistics
 from moulin.iceberg.rest.commit.intake import take_in
+from moulin.iceberg.rest.commit.keyed_rows import Held, hold, take_in_keyed
 from moulin.iceberg.rest.commit.operations import CommitPlan, current, plan
+from moulin.iceberg.rest.commit.rebase import FreeAppend
 from moulin.iceberg.rest.commit.updates import Wanted, read_updates, snapshot_properties
 from moulin.iceberg.rest.errors import CommitStateUnknown, commit_failed
 from moulin.iceberg.rest.requests import Body, LakeOf, field
 from moulin.iceberg.rest.tables import already_exists, identifier, loaded
+from moulin.iceberg.rest.turns import in_turn
 from moulin.lake import Lake
 from moulin.model import request_ids
 from moulin.model.entities import TableState
 from moulin.model.names import AT, check_name
-from moulin.model.operations import Operation, SetProperties
+from moulin.model.operations import DataOperation, Operation, RegionUse, SetProperties
 from moulin.model.tags import VERIFIED
 from moulin.storage import paths
 from moulin.table.commit.retry import at_once, retry
@@ -68,20 +73,39 @@ class TableRequest:
 
 
 @router.post("/namespaces/{namespace}/tables/{table}")
-def commit_table(lake: LakeOf, namespace: str, table: str, body: Body, key: IdempotencyKey = None) -> Response:
+async def commit_table(
+    request: Request, lake: LakeOf, namespace: str, table: str, body: Body, key: IdempotencyKey = None
+) -> Response:
+    run = partial(_commit_table, lake, namespace, table, body, key)
+    return await in_turn(request, lake, [(namespace, table)], run)
+
+
+def _commit_table(lake: Lake, namespace: str, table: str, body: Json, key: str | None) -> Response:
     database = namespaces.find(lake, namespace).name
     if "identifier" in body and identifier(body, "identifier") != (database, table):
         raise InvalidInput("The request's identifier is not the table of its path.")
-    _commit(lake, [_table_request(database, table, body)], key)
+    version = _commit(lake, [_table_request(database, table, body)], key)
     try:
-        return loaded(lake, lake.catalog.table(database, table))
+        state = lake.catalog.table(database, table)
+        return loaded(lake, state, version=version if version is not None and version < state.head_version else None)
     except MoulinError as error:
         raise CommitStateUnknown(f"The commit was made, and cannot be shown ({error.message}).") from error
 
 
 @router.post("/transactions/commit")
-def commit_transaction(lake: LakeOf, body: Body, key: IdempotencyKey = None) -> Response:
+async def commit_transaction(request: Request, lake: LakeOf, body: Body, key: IdempotencyKey = None) -> Response:
     """Changes of several tables, all or none of them."""
+    requests = await run_in_threadpool(_table_requests, lake, body)
+    names = [(one.database, one.name) for one in requests]
+    return await in_turn(request, lake, names, partial(_commit_transaction, lake, requests, key))
+
+
+def _commit_transaction(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> Response:
+    _commit(lake, requests, key)
+    return Response(status_code=204)
+
+
+def _table_requests(lake: Lake, body: Json) -> list[TableRequest]:
     requests = []
     for one in field(body, "table-changes", list):
         if not isinstance(one, dict):
@@ -92,8 +116,7 @@ def commit_transaction(lake: LakeOf, body: Body, key: IdempotencyKey = None) -> 
         raise InvalidInput("The transaction changes no table.")
     if len({request.full_name for request in requests}) != len(requests):
         raise InvalidInput("A transaction names each table once.")
-    _commit(lake, requests, key)
-    return Response(status_code=204)
+    return requests
 
 
 def _table_request(database: str, name: str, body: Json) -> TableRequest:
@@ -101,14 +124,15 @@ def _table_request(database: str, name: str, body: Json) -> TableRequest:
     return TableRequest(database, check_name(name, "table"), field(body, "requirements", list), wanted)
 
 
-def _commit(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> None:
+def _commit(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> int | None:
+    """The version that was made; None when there was nothing to change."""
     request_id = _request_id(lake, requests, key)
-    if request_id is not None and lake.catalog.committed(request_id) is not None:
-        return  # this request was answered, or died, after its commit
+    if request_id is not None and (earlier := lake.catalog.committed(request_id)) is not None:
+        return earlier.version  # this request was answered, or died, after its commit
     for request in requests:
         with suppress(NotFound):  # it may be one to be made
             flush_table(lake.context, lake.catalog.table(request.database, request.name).id)
-    retry(
+    return retry(
         _ATTEMPTS, lambda: _Attempt(lake, requests, request_id).run(), lambda error: isinstance(error, Stale), at_once
     )
 
@@ -121,6 +145,19 @@ def _request_id(lake: Lake, requests: Sequence[TableRequest], key: str | None) -
     return f"{request_ids.ICEBERG}{hashlib.sha256(f'{key} {text}'.encode()).hexdigest()}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What a snapshot does to a table, the regions that it holds, and the version that it was prepared from.
+
+    `believed` says that facts are those of its manifests.
+    """
+
+    operation: DataOperation | None
+    regions: tuple[RegionUse, ...]
+    read_version: int
+    believed: bool
+
+
 class _Attempt:
     """One try at a commit, from the head versions of now."""
 
@@ -131,25 +168,61 @@ class _Attempt:
         self.leftovers: list[str] = []
         self.made: list[UUID] = []
         self.tables: set[UUID] = set()
+        self.held: dict[UUID, Held] = {}
 
-    def run(self) -> None:
+    def run(self) -> int | None:
+        """The version that was made; None when there was nothing to change."""
+        with ExitStack() as self.until:
+            self._hold()
+            return self._run()
+
+    def _hold(self) -> None:
+        """Hold the keyed tables that get rows, in one order, before their heads are looked at."""
+        wanted = [request for request in self.requests if request.wanted.snapshots]
+        states = [state for request in wanted if (state := self._state(request)) is not None]
+        for state in sorted(states, key=lambda state: state.id):
+            if state.schema.identifier_field_ids:
+                self.held[state.id] = hold(self.context, state, self.until)
+
+    def _run(self) -> int | None:
         found = [self._state(request) for request in self.requests]
         bases = [None if state is None else project(self.context, state.id, state.version).metadata for state in found]
-        for request, base in zip(self.requests, bases, strict=True):
-            requirements.check(request.requirements, base, request.full_name)
+        appends = [self._free_append(*one) for one in zip(self.requests, found, bases, strict=True)]
+        earlier = self._made_before(appends)
+        if earlier is not None:
+            return earlier
+        for request, base, append in zip(self.requests, bases, appends, strict=True):
+            left = request.requirements if append is None else append.requirements
+            requirements.check(left, base, request.full_name)
+        version = None
         try:
-            for request, state, base in zip(self.requests, found, bases, strict=True):
+            for request, state, base, append in zip(self.requests, found, bases, appends, strict=True):
                 if state is None or base is None:
                     self._create(request)
                 else:
-                    self._update(request, state, base)
+                    self._update(request, state, base, append)
             if self.commits:
-                self._save()
+                version = self._save()
         except BaseException as error:
             if not isinstance(error, CommitStateUnknown):
                 self._undo()
             raise
         self._clean_up()
+        return version
+
+    def _free_append(self, request: TableRequest, state: TableState | None, base: Json | None) -> FreeAppend | None:
+        if state is None or base is None:
+            return None
+        return rebase.free_append(state, base, request.requirements, request.wanted)
+
+    def _made_before(self, appends: Sequence[FreeAppend | None]) -> int | None:
+        """The version of the same request, if it was sent before: nothing else would refuse it the second time."""
+        if self.request_id is None and all(append is not None for append in appends):
+            self.request_id = rebase.request_id([append for append in appends if append is not None])
+        if self.request_id is None or not any(appends):
+            return None
+        earlier = self.catalog.committed(self.request_id)
+        return None if earlier is None else earlier.version
 
     def _state(self, request: TableRequest) -> TableState | None:
         try:
@@ -170,55 +243,76 @@ class _Attempt:
         base: Json = {"refs": {}, "snapshots": [], "location": f"{root}{paths.table_prefix(state.id)}"}
         self._add(state, plan(state, request.wanted, base), base, request)
 
-    def _update(self, request: TableRequest, state: TableState, base: Json) -> None:
+    def _update(self, request: TableRequest, state: TableState, base: Json, append: FreeAppend | None) -> None:
         planned = plan(state, request.wanted, base)
         check_statistics(TableFolder(self.context, state), request.wanted.statistics.values())
-        self._add(state, planned, base, request)
+        self._add(state, planned, base, request, append)
 
-    def _add(self, state: TableState, planned: CommitPlan, base: Json, request: TableRequest) -> None:
+    def _add(
+        self,
+        state: TableState,
+        planned: CommitPlan,
+        base: Json,
+        request: TableRequest,
+        append: FreeAppend | None = None,
+    ) -> None:
         operations: list[Operation] = list(planned.operations)
         snapshot_id = None
-        summary = {"engine": "iceberg-rest"}
+        summary = {"engine": ENGINE}
+        regions: tuple[RegionUse, ...] = ()
+        read_version = state.version
         if planned.snapshot is not None:
-            _check_snapshot(state, planned, base, request.wanted)
-            main = base["refs"].get("main", {}).get("snapshot-id")
-            before = next((one for one in base["snapshots"] if one["snapshot-id"] == main), None)
-            if request.wanted.replaces:
-                before = None
-            taken = take_in(
-                self.context,
-                planned.state,
-                before,
-                planned.snapshot,
-                planned.state.schema_id,
-                replaces=request.wanted.replaces,
-            )
-            self.leftovers += taken.leftovers
-            if taken.believed:
+            before = _check_snapshot(state, planned, base, request.wanted, append)
+            rows = self._take_in(state, planned, before, append, replaces=request.wanted.replaces)
+            taken, regions, read_version = rows.operation, rows.regions, rows.read_version
+            if rows.believed:
                 if VERIFIED not in state.properties:  # what looks for files to read begins here
                     operations.append(SetProperties({VERIFIED: str(state.head_version)}))
                 summary |= {BELIEVED: trust.mode(self.context.config, state.properties), AGAIN: "true"}
             self.tables.add(state.id)
-            if taken.operation is not None:
-                operations.append(taken.operation)
+            if taken is not None:
+                operations.append(taken)
                 snapshot_id = planned.snapshot["snapshot-id"]
                 given = snapshot_properties(request.wanted.snapshots)
                 summary |= {ENGINE_PREFIX + key: value for key, value in given.items()}
+        is_free = append is not None and append.follows_any
         for index, operation in enumerate(operations):
             self.commits.append(
                 TableCommit(
                     state.id,
-                    state.version,
+                    read_version,
                     operation,
                     summary,
-                    expected_head=state.head_version if index == 0 else None,
+                    regions if isinstance(operation, DataOperation) else (),
+                    expected_head=state.head_version if index == 0 and not is_free else None,
                     snapshot_id=snapshot_id,
                 )
             )
 
-    def _save(self) -> None:
+    def _take_in(
+        self, state: TableState, planned: CommitPlan, before: Json | None, append: FreeAppend | None, *, replaces: bool
+    ) -> _Rows:
+        assert planned.snapshot is not None
+        if state.schema.identifier_field_ids:
+            held = self.held.get(state.id) or hold(self.context, state, self.until)
+            keyed = take_in_keyed(self.context, planned.state, before, planned.snapshot, held, self.until)
+            prepared = self.context.committer.prepared(keyed.change)
+            assert isinstance(prepared.operation, DataOperation)
+            rows = _Rows(prepared.operation, prepared.regions, prepared.read_version, believed=False)
+            leftovers, is_pure = keyed.leftovers, keyed.is_pure
+        else:
+            schema_id = planned.state.schema_id
+            taken = take_in(self.context, planned.state, before, planned.snapshot, schema_id, replaces=replaces)
+            rows = _Rows(taken.operation, (), state.version, taken.believed)
+            leftovers, is_pure = taken.leftovers, rebase.is_pure(taken.operation)
+        self.leftovers += leftovers
+        if append is not None and not is_pure:
+            raise InvalidInput(f"A snapshot of {state.full_name} is called an append, and takes files or rows away.")
+        return rows
+
+    def _save(self) -> int:
         try:
-            self.catalog.commit(self.commits, request_id=self.request_id)
+            return self.catalog.commit(self.commits, request_id=self.request_id).version
         except Unavailable as error:
             raise CommitStateUnknown(f"Nobody knows whether the commit was made ({error.message}).") from error
 
@@ -243,23 +337,27 @@ class _Attempt:
             log.warning("files of a commit stay", extra={"files": len(self.leftovers), "error": error.message})
 
 
-def _check_snapshot(state: TableState, planned: CommitPlan, base: Json, wanted: Wanted) -> None:
-    """Whether a snapshot follows the head of the table."""
+def _check_snapshot(
+    state: TableState, planned: CommitPlan, base: Json, wanted: Wanted, append: FreeAppend | None
+) -> Json | None:
+    """The snapshot that one follows; refused unless that is the head of the table, or the commit may follow any."""
     snapshot = planned.snapshot
     assert snapshot is not None
-    if state.schema.identifier_field_ids:
-        raise Unsupported(
-            f"{state.full_name} has a primary key, and files of other engines could hold a key twice: write to it with "
-            "put, append or merge of Moulin's Python API."
-        )
+    if any(one["snapshot-id"] == snapshot["snapshot-id"] for one in base["snapshots"]):
+        raise commit_failed(f"{state.full_name} has a snapshot {snapshot['snapshot-id']} already.")
+    if append is not None:
+        rebase.check_numbers(state, append)
+        rebase.check_schema(state, append)
+        return append.before
     main = base["refs"].get("main", {}).get("snapshot-id")
-    by_id = {one["snapshot-id"]: one for one in wanted.snapshots}
     if wanted.replaces:
-        return  # it follows nothing: sequence number and row ids are given by the catalog
-    first, steps = snapshot, 0
-    while (parent := first.get("parent-snapshot-id")) in by_id and steps < len(by_id):
-        first, steps = by_id[parent], steps + 1
-    if (parent if parent != -1 else None) != main:
+        if state.schema.identifier_field_ids:
+            raise Unsupported(
+                f"{state.full_name} has a primary key, and is not replaced with rows: drop it, or overwrite."
+            )
+        return None  # it follows nothing: sequence number and row ids are given by the catalog
+    first = rebase.first_added(wanted.snapshots, snapshot["snapshot-id"])
+    if (parent := rebase.parent_of(first)) != main:
         raise commit_failed(f"The snapshot follows {parent}; the current one of {state.full_name} is {main}.")
     if base.get("format-version") != 1 and first["sequence-number"] != state.last_sequence + 1:
         raise commit_failed(
@@ -269,5 +367,4 @@ def _check_snapshot(state: TableState, planned: CommitPlan, base: Json, wanted: 
     row_id = first.get("first-row-id")
     if row_id is not None and row_id != state.next_row_id:
         raise commit_failed(f"The next row id of {state.full_name} is {state.next_row_id}, not {row_id}.")
-    if any(one["snapshot-id"] == snapshot["snapshot-id"] for one in base["snapshots"]):
-        raise commit_failed(f"{state.full_name} has a snapshot {snapshot['snapshot-id']} already.")
+    return next((one for one in base["snapshots"] if one["snapshot-id"] == main), None)

@@ -155,37 +155,40 @@ class DataFile:
 
 @dataclass(slots=True)
 class Entries:
-    """The live files of some manifests: data files by location, delete files by location and offset."""
+    """The live files of some manifests: data files and equality deletes by location, others by location and offset."""
 
     data: dict[str, DataFile] = field(default_factory=dict)
     deletes: dict[tuple[str, int | None], Json] = field(default_factory=dict)
+    equality: dict[str, DataFile] = field(default_factory=dict)
 
 
 def read_manifests(folder: Folder, manifests: Sequence[Json]) -> Entries:
     """The live files of manifests; refused when a manifest list says something else of them."""
     found = Entries()
+    added: list[int] = []
+    compared: list[int] = []
     for manifest in manifests:
         where = manifest["manifest_path"]
         records, header = folder.avro(where)
         _check_counts(manifest, records)
-        names = _partition_names(header)
+        names, spec_id = _partition_names(header), int(manifest["partition_spec_id"])
         for record in records:
             if record["status"] == DELETED:
                 continue
             file = record["data_file"]
             content = file.get("content") or 0
             if content == 2:
-                raise Unsupported(
-                    f"{where} holds equality deletes, which this catalog does not take: delete by position "
-                    "(merge-on-read with position deletes or deletion vectors), or rewrite files."
-                )
-            if content == 1:
+                found.equality[file["file_path"]] = DataFile(file, record["status"], spec_id, names)
+                compared.append(manifest["sequence_number"])
+            elif content == 1:
                 found.deletes[file["file_path"], file.get("content_offset")] = file
             elif file["file_path"] in found.data:
                 raise InvalidInput(f"{file['file_path']} is in the snapshot twice.")
             else:
-                spec_id = int(manifest["partition_spec_id"])
                 found.data[file["file_path"]] = DataFile(file, record["status"], spec_id, names)
+                added += [manifest["sequence_number"]] if record["status"] == ADDED else []
+    if compared and added and min(added) < max(compared):
+        raise Unsupported("A commit has an equality delete for rows that an earlier snapshot of it adds: commit each.")
     return found
 
 

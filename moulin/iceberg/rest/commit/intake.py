@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +32,7 @@ from moulin.iceberg.rest.commit.engine_files import (
     partition_of,
     read_manifests,
 )
+from moulin.iceberg.rest.commit.equality import find_rows, read_deletes
 from moulin.model.entities import TableState
 from moulin.model.facts import AdoptedFile, ColumnFacts, LiveSegment, SegmentFacts
 from moulin.model.layout.bounds import time_range_ns
@@ -65,7 +66,7 @@ def take_in(
     `state` has the schemas and specs that the commit makes current; `schema_id` is the one that files are read with.
     With `replaces`, what the table has goes.
     """
-    intake = _Intake(context, state, schema_id)
+    intake = Intake(context, state, schema_id)
     intake.replaces = replaces
     return intake.run(base, snapshot)
 
@@ -77,12 +78,14 @@ def copy_in(
 
     `specs` leads from ids of its partition specs to the table's own. None when it has no rows.
     """
-    intake = _Intake(context, state, state.schema_id)
+    intake = Intake(context, state, state.schema_id)
     intake.folder, intake.foreign, intake.verify = folder, specs, trust.ALL
     return intake.run(None, snapshot).operation
 
 
-class _Intake:
+class Intake:
+    """The files of one snapshot, against the table that it follows."""
+
     foreign: Mapping[int, int] | None = None
     replaces = False
 
@@ -112,6 +115,7 @@ class _Intake:
         touched = self._live([where for where in positions if where not in numbers])
         self._refuse_undeleted(undone, positions, removed, touched)
         vectors, whole = self._vectors(positions, touched, removed)
+        whole += self._hide_equal(new.equality, touched, vectors, {*removed, *(one.facts.number for one in whole)})
         fresh: dict[int, BitMap64] = {}
         targets: dict[int, VectorTarget] = {}
         for where, found in positions.items():
@@ -122,6 +126,7 @@ class _Intake:
                     fresh[facts.number], targets[facts.number] = within, VectorTarget(facts, within)
         targets |= {number: VectorTarget(touched[number].facts, found) for number, found in vectors.items()}
         written = write_vectors(self.store, self.state.id, targets)
+        self.leftovers += [self.folder.path(where) for where in new.equality]
         if self.replaces:
             operation: DataOperation = Overwrite(
                 added=tuple(added),
@@ -351,6 +356,29 @@ class _Intake:
                 vectors[segment.facts.number] = after
         return vectors, whole
 
+    def _hide_equal(
+        self,
+        files: Mapping[str, DataFile],
+        touched: dict[int, LiveSegment],
+        vectors: dict[int, BitMap64],
+        gone: Set[int],
+    ) -> list[LiveSegment]:
+        """Add the rows that equality deletes name to the vectors of their segments; returns those that lose all."""
+        deletes = read_deletes(self.folder, self.state, list(files.values()))
+        if not deletes:
+            return []
+        whole: list[LiveSegment] = []
+        every = self.context.catalog.segments(self.state.id, self.state.version, with_columns=False)
+        live = {one.facts.number: one for one in every if one.facts.number not in gone}
+        for number, bitmap in find_rows(self.context, self.state, live.values(), deletes).items():
+            segment = live[number]
+            after = bitmap | vectors.pop(number, self._deleted(segment))
+            if len(after) == segment.facts.rows:
+                whole.append(segment)
+            elif len(after) > len(self._deleted(segment)):
+                touched[number], vectors[number] = segment, after
+        return whole
+
     def _deleted(self, segment: LiveSegment) -> BitMap64:
         if segment.vector is None:
             return BitMap64()
@@ -408,4 +436,4 @@ def _nulls(footer: object, indices: Sequence[int]) -> bool:
     return False
 
 
-__all__ = ["Taken", "copy_in", "take_in"]
+__all__ = ["Intake", "Taken", "copy_in", "take_in"]

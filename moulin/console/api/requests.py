@@ -1,0 +1,189 @@
+"""What routes share: the role that each takes, the lake behind them, cursors, and answers that are known already."""
+
+# Decisions: docs/decisions/0531
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Protocol, TypeVar
+from uuid import UUID
+
+from fastapi import Depends, Query, Request, Response
+
+from moulin.catalog.catalog import Catalog
+from moulin.errors import InvalidInput, NotFound, Unavailable
+from moulin.ingest.flow import FlowWatch
+from moulin.lake import Lake
+from moulin.network.callers import Caller, Role
+from moulin.table.table import Table
+
+ROLE = "x-moulin-role"
+OPEN = "none"
+MOST_READS = 4
+_READ_WAIT = 5.0
+Item = TypeVar("Item")
+
+
+class KeptToken(Protocol):
+    """A token of the server, as it is kept."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def role(self) -> Role: ...
+    @property
+    def expires(self) -> Any: ...
+
+
+class Tokens(Protocol):
+    """The access tokens of a server."""
+
+    def tokens(self) -> Sequence[KeptToken]: ...
+    def create(self, name: str, role: Role, days: float | None = None) -> str: ...
+    def revoke(self, name: str) -> None: ...
+
+
+class Authority(Protocol):
+    """Says who has a token; `access` are the tokens that the server keeps itself."""
+
+    @property
+    def access(self) -> Tokens | None: ...
+    def authenticate(self, token: str) -> Caller: ...
+
+
+class EngineReads(Protocol):
+    """What one engine does with a table; `reason` says why it does not read it."""
+
+    @property
+    def engine(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def reads(self) -> bool: ...
+    @property
+    def reason(self) -> str | None: ...
+
+
+Readers = Callable[[Lake, UUID], Iterable[EngineReads]]
+
+
+@dataclass(frozen=True)
+class Console:
+    """What the routes of one server share. Without an `authority`, the server asks for no tokens."""
+
+    lake: Lake
+    authority: Authority | None
+    stopping: threading.Event
+    readers: Readers | None
+    flow: FlowWatch
+    boot: str = field(default_factory=lambda: secrets.token_hex(6))
+    reads: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_READS))
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """For as long as rows are read: few callers at a time, so that the rest of the server goes on."""
+        if not self.reads.acquire(timeout=_READ_WAIT):
+            raise Unavailable(f"{MOST_READS} others read rows just now: ask again in a moment.")
+        try:
+            yield
+        finally:
+            self.reads.release()
+
+
+def takes(role: Role | None) -> dict[str, Any]:
+    """Options of a route: the role that it takes, None for an open one. It is in the API's description, too."""
+    return {"openapi_extra": {ROLE: OPEN if role is None else role.name.lower()}}
+
+
+def _console(request: Request) -> Console:
+    found: Console = request.app.state.console
+    return found
+
+
+ConsoleOf = Annotated[Console, Depends(_console)]
+
+
+def _catalog(console: ConsoleOf) -> Catalog:
+    return console.lake.own_catalog()
+
+
+CatalogOf = Annotated[Catalog, Depends(_catalog)]
+
+
+def table_of(console: Console, table_id: UUID, *, to_change: bool = False) -> Table:
+    """A table by id, also one of a branch; read-only unless `to_change`, so that looking touches no log of a writer."""
+    entry = console.lake.own_catalog().table_entry(table_id)
+    found = console.lake.table(f"{entry.database}.{entry.name}", read_only=not to_change)
+    if found.id != table_id:  # the name was given to another one meanwhile
+        raise NotFound(f"Table {entry.database}.{entry.name} was replaced: look for it again.")
+    return found
+
+
+class NotModified(Exception):
+    """The client has the answer already."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+
+
+def _versioned(request: Request, response: Response, console: ConsoleOf) -> None:
+    """The tag of an answer that one version of the lake gives. It is read first: what follows is as new, or newer."""
+    tag = f'"{console.boot}-{console.lake.version}"'
+    if tag in [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]:
+        raise NotModified(tag)
+    response.headers["ETag"] = tag
+
+
+BY_VERSION = [Depends(_versioned)]
+"""Dependencies of a route whose answer changes with the version of the lake alone."""
+
+SearchText = Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$")]
+"""Text to look for in names."""
+Cursor = Annotated[str | None, Query(max_length=4096, description="next_cursor of the page before.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+USUAL = 200
+
+
+def to_cursor(*key: Any) -> str:
+    text = json.dumps(key, ensure_ascii=False, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+
+
+def from_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
+    """The key that a cursor was made of; InvalidInput for one that this API did not give."""
+    if cursor is None:
+        return None
+    try:
+        data = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        key = json.loads(data.decode("utf-8", "surrogatepass"))
+    except (ValueError, binascii.Error, RecursionError):
+        key = None
+    fits = isinstance(key, list) and len(key) == len(kinds)
+    if not fits or any(type(one) is not kind for one, kind in zip(key, kinds, strict=True)):
+        raise InvalidInput("Unknown cursor: pass back the next_cursor of the previous page unchanged.")
+    if not all(_can_be_stored(one) for one in key):
+        raise InvalidInput("Unknown cursor: pass back the next_cursor of the previous page unchanged.")
+    return tuple(key)
+
+
+def _can_be_stored(value: object) -> bool:
+    if isinstance(value, int):
+        return -(1 << 63) <= value < 1 << 63
+    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= one <= "\udfff" for one in value)
+
+
+def page_of(
+    items: Sequence[Item], cursor: str | None, limit: int, key: Callable[[Item], tuple[Any, ...]], *kinds: type
+) -> tuple[list[Item], str | None]:
+    """A page of what is in memory already, in the order of `key`, which is unique; and the cursor of the next one."""
+    after = from_cursor(cursor, *kinds)
+    ordered = sorted((one for one in items if after is None or key(one) > after), key=key)
+    page = ordered[:limit]
+    return page, to_cursor(*key(page[-1])) if len(ordered) > limit else None

@@ -1,0 +1,101 @@
+"""The console on a server: its files under `/`, its API under `/api/v1`. See docs/operations/console.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+import moulin
+from moulin.console import assets
+from moulin.console.api import access, changes, events, history, lake, machinery, parts, session, tables, trash
+from moulin.console.api.requests import OPEN, ROLE, Console, NotModified, Readers
+from moulin.errors import InvalidInput, MoulinError
+from moulin.ingest.flow import FlowWatch
+from moulin.network.answers import answer
+from moulin.network.callers import COOKIE_PATH, Role, RouteRule
+
+PREFIX: Final = COOKIE_PATH
+_ROUTERS: Final = tuple(
+    part.router for part in (session, lake, events, tables, parts, history, changes, trash, machinery, access)
+)
+_LOOKS: Final = frozenset({"GET", "HEAD"})
+
+
+def build(console: Console) -> FastAPI:
+    """The API of a lake. Its description is at `/openapi.json` below it."""
+    app = FastAPI(title="Moulin", version=moulin.__version__, docs_url=None, redoc_url=None)
+    app.state.console, app.state.pulse = console, events.Pulse(console)
+    for router in _ROUTERS:
+        app.include_router(router)
+
+    @app.exception_handler(MoulinError)
+    async def _refuse(request: Request, error: MoulinError) -> Response:
+        return answer(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def _refuse_shape(request: Request, error: RequestValidationError) -> Response:
+        return answer(InvalidInput(_sentence(error.errors())))
+
+    @app.exception_handler(NotModified)
+    async def _known(request: Request, known: NotModified) -> Response:
+        return Response(status_code=304, headers={"ETag": known.tag})
+
+    app.add_middleware(_Guards)
+    return app
+
+
+class _Guards:
+    """Adds the headers that keep answers from pages of others. Plain ASGI, so that streams stay streams."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(assets.GUARDS)
+                headers.setdefault("Cache-Control", "no-cache")
+            await send(message)
+
+        await self._app(scope, receive, send_guarded)
+
+
+def _sentence(found: Iterable[Any]) -> str:
+    first = next(iter(found))
+    where = ".".join(str(part) for part in first.get("loc", ()))
+    return f"The request does not fit: {where[:200]}: {str(first.get('msg', ''))[:200]}. See {PREFIX}/openapi.json."
+
+
+def rules() -> list[RouteRule]:
+    """The role of every route of the API, and of the files. A route that names none is for admins."""
+    found = [RouteRule(_LOOKS, re.compile(re.escape(PREFIX) + "/openapi\\.json"), None), *assets.RULES]
+    return found + [_rule(route) for router in _ROUTERS for route in api_routes(router)]
+
+
+def api_routes(router: APIRouter) -> list[APIRoute]:
+    return [route for route in router.routes if isinstance(route, APIRoute)]
+
+
+def _rule(route: APIRoute) -> RouteRule:
+    named = (route.openapi_extra or {}).get(ROLE, Role.ADMIN.name.lower())
+    role = None if named == OPEN else Role[named.upper()]
+    pattern = route.path_regex.pattern.removeprefix("^").removesuffix("$")
+    methods = frozenset(route.methods or ())
+    return RouteRule(methods | _LOOKS if "GET" in methods else methods, re.compile(re.escape(PREFIX) + pattern), role)
+
+
+def mount(app: FastAPI, readers: Readers | None = None) -> None:
+    """Put the console of the server's lake on its app; `readers` says which engines read a table."""
+    state = app.state
+    console = Console(state.lake, state.authority, state.stopping, readers, FlowWatch(state.lake))
+    state.rules.extend(rules())
+    app.mount(PREFIX, build(console))
+    assets.mount(app)

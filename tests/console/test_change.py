@@ -1,0 +1,103 @@
+"""What the API changes: versions, tags, properties, drops, tasks, tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from moulin.lake import Lake
+from moulin.meta.auth import AccessFile
+from moulin.meta.roles import Role
+from tests.console.conftest import Api, Serve, ids
+
+
+@pytest.fixture
+def api(shop: Lake, serve: Serve) -> Api:
+    return serve(shop)
+
+
+def test_a_restore_brings_rows_back_unless_the_table_moved_on(api: Api, shop: Lake) -> None:
+    path, table = f"/tables/{ids(api)['shop.orders']}/restore", shop.table("shop.orders")
+    before, head = table.tags()["before"], table.state().head_version
+    stale = api.post(path, json={"version": str(before), "expected_version": str(head - 1)})
+    assert stale.status_code == 409
+    assert table.scan().count() == 190
+    done = api.post(path, json={"version": str(before), "expected_version": str(head)})
+    assert done.status_code == 200, done.text
+    assert done.json()["rows_added"] == "10"
+    assert table.scan().count() == 200
+
+
+def test_tags_come_and_go(api: Api, shop: Lake) -> None:
+    path, table = f"/tables/{ids(api)['shop.orders']}/tags", shop.table("shop.orders")
+    assert api.post(path, json={"name": "n/ew tag", "version": str(table.tags()["before"])}).status_code == 200
+    assert table.tags()["n/ew tag"] == table.tags()["before"]
+    assert api.delete(path, params={"name": "n/ew tag"}).status_code == 200
+    assert list(table.tags()) == ["before"]
+    assert api.delete(path, params={"name": "n/ew tag"}).status_code == 404
+
+
+def test_properties_are_set_and_removed(api: Api, shop: Lake) -> None:
+    path = f"/tables/{ids(api)['shop.orders']}"
+    assert api.patch(path, json={"properties": {"owner": "ann"}}).status_code == 200
+    assert api.json(path)["properties"] == {"owner": "ann"}
+    assert api.patch(path, json={"remove": ["owner"]}).status_code == 200
+    assert api.json(path)["properties"] == {}
+    assert api.patch(path, json={"properties": {"write.nonsense-level": "x"}, "other": 1}).status_code == 400
+
+
+def test_a_dropped_table_lies_in_the_trash_and_comes_back(api: Api, shop: Lake) -> None:
+    table_id = ids(api)["shop.orders"]
+    dropped = api.delete(f"/tables/{table_id}")
+    assert dropped.status_code == 200
+    assert "shop.orders" not in ids(api)
+    (found,) = [one for one in api.json("/trash")["items"] if one["id"] == table_id]
+    assert (found["kind"], found["name"], found["database"]) == ("table", "orders", "shop")
+    assert found["delete_at"] == dropped.json()["delete_at"]
+    assert api.get(f"/tables/{table_id}").status_code == 404
+    assert api.post(f"/trash/{table_id}/resurrect").status_code == 200
+    assert shop.table("shop.orders").scan().count() == 190
+    assert api.post(f"/trash/{table_id}/resurrect").status_code == 404
+
+
+def test_planned_compactions_are_tasks_which_can_be_released_and_deleted(api: Api, shop: Lake) -> None:
+    planned = api.post(f"/tables/{ids(api)['shop.orders']}/merges").json()
+    assert planned["tasks"] >= 1
+    tasks = api.json("/tasks")["items"]
+    assert len(tasks) == planned["tasks"]
+    assert {(one["table"], one["state"]) for one in tasks} == {("shop.orders", "waiting")}
+    claimed = shop.own_catalog().maintenance.claim_merge_task("worker-1", seconds=600)
+    assert claimed is not None
+    (held,) = [one for one in api.json("/tasks")["items"] if one["state"] == "claimed"]
+    assert (held["worker"], held["attempt"]) == ("worker-1", 1)
+    assert 0 < held["free_in_seconds"] <= 600
+    assert api.post(f"/tasks/{held['id']}/release").json() == {"released": True}
+    for one in tasks:
+        assert api.delete(f"/tasks/{one['id']}").status_code == 204
+    assert api.json("/tasks")["items"] == []
+    assert api.delete(f"/tasks/{held['id']}").status_code == 404
+
+
+def test_tokens_are_made_listed_and_taken_back(shop: Lake, serve: Serve, tmp_path: Path) -> None:
+    access = AccessFile(tmp_path / "access.toml")
+    admin = serve(shop, access, access.create("root", Role.ADMIN))
+    made = admin.post("/access/tokens", json={"name": "ci", "role": "write", "days": 1}).json()
+    assert access.authenticate(made["secret"]).role is Role.WRITE
+    listed = admin.json("/access/tokens")["items"]
+    assert [(one["name"], one["role"], one["expires_at"] is None) for one in listed] == [
+        ("ci", "write", False),
+        ("root", "admin", True),
+    ]
+    assert made["secret"] not in admin.get("/access/tokens").text
+    assert admin.post("/access/tokens", json={"name": "ci"}).status_code == 409
+    assert admin.post("/access/tokens", json={"name": "x", "role": "god"}).status_code == 400
+    assert admin.delete("/access/tokens", params={"name": "ci"}).status_code == 204
+    assert [token.name for token in access.tokens()] == ["root"]
+
+
+def test_a_server_without_tokens_says_so(api: Api) -> None:
+    assert api.json("/me") == {"name": "", "role": "admin", "tokens": False}
+    answer = api.get("/access/tokens")
+    assert answer.status_code == 412
+    assert "auth" in answer.json()["error"]["message"]
