@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.datastructures import MutableHeaders
@@ -16,10 +16,10 @@ import moulin
 from moulin.console import assets
 from moulin.console.api import access, changes, events, history, lake, machinery, parts, session, tables, trash
 from moulin.console.api.requests import OPEN, ROLE, Console, NotModified, Readers
-from moulin.errors import InvalidInput, MoulinError
+from moulin.errors import InvalidInput, MoulinError, PermissionDenied
 from moulin.ingest.flow import FlowWatch
 from moulin.network.answers import answer
-from moulin.network.callers import COOKIE_PATH, Role, RouteRule
+from moulin.network.callers import COOKIE_PATH, Role, RouteRule, caller
 
 PREFIX: Final = COOKIE_PATH
 _ROUTERS: Final = tuple(
@@ -30,7 +30,8 @@ _LOOKS: Final = frozenset({"GET", "HEAD"})
 
 def build(console: Console) -> FastAPI:
     """The API of a lake. Its description is at `/openapi.json` below it."""
-    app = FastAPI(title="Moulin", version=moulin.__version__, docs_url=None, redoc_url=None)
+    checks = [Depends(_require_role)]
+    app = FastAPI(title="Moulin", version=moulin.__version__, docs_url=None, redoc_url=None, dependencies=checks)
     app.state.console, app.state.pulse = console, events.Pulse(console)
     for router in _ROUTERS:
         app.include_router(router)
@@ -84,12 +85,22 @@ def api_routes(router: APIRouter) -> list[APIRoute]:
     return [route for route in router.routes if isinstance(route, APIRoute)]
 
 
-def _rule(route: APIRoute) -> RouteRule:
+async def _require_role(request: Request) -> None:
+    """The role of the route that answers. The gate read the path by itself, and may have taken it for another route."""
+    role = _role(request.scope["route"])
+    if role is not None and caller.get().role < role:
+        raise PermissionDenied(f"This takes the role {role.name.lower()}: send a token that has it.")
+
+
+def _role(route: APIRoute) -> Role | None:
     named = (route.openapi_extra or {}).get(ROLE, Role.ADMIN.name.lower())
-    role = None if named == OPEN else Role[named.upper()]
+    return None if named == OPEN else Role[named.upper()]
+
+
+def _rule(route: APIRoute) -> RouteRule:
     pattern = route.path_regex.pattern.removeprefix("^").removesuffix("$")
     methods = frozenset(route.methods or ())
-    return RouteRule(methods | _LOOKS if "GET" in methods else methods, re.compile(re.escape(PREFIX) + pattern), role)
+    return RouteRule(methods | _LOOKS if "GET" in methods else methods, re.compile(re.escape(PREFIX) + pattern), _role(route))
 
 
 def mount(app: FastAPI, readers: Readers | None = None) -> None:

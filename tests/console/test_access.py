@@ -53,6 +53,19 @@ def test_each_role_gets_through_to_its_own_routes_and_to_no_other(lake: Lake, se
             assert (answer.status_code not in (401, 403)) == allowed, (method, path, role, answer.text)
 
 
+@pytest.mark.parametrize("path", ["//access/tokens%0A", "/access/tokens%0A", "//access/tokens", "/access%2Ftokens"])
+def test_a_path_that_is_spelled_strangely_takes_no_lower_role(
+    lake: Lake, serve: Serve, access: AccessFile, path: str
+) -> None:
+    api = serve(lake, access)
+    headers = {"authorization": f"Bearer {access.create('low', Role.WRITE)}"}
+    asked = f"http://127.0.0.1:{api.port}/api/v1{path}"
+    assert httpx.get(asked, headers=headers).status_code in (403, 404)
+    made = httpx.post(asked, headers=headers, json={"name": "high", "role": "admin"})
+    assert made.status_code in (403, 404)
+    assert [one.name for one in access.tokens()] == ["low"]
+
+
 def test_the_description_names_every_route_and_role(lake: Lake, serve: Serve, access: AccessFile) -> None:
     access.create("x", Role.READ)
     found = serve(lake, access).get("/openapi.json")
