@@ -100,7 +100,9 @@ def _role(route: APIRoute) -> Role | None:
 def _rule(route: APIRoute) -> RouteRule:
     pattern = route.path_regex.pattern.removeprefix("^").removesuffix("$")
     methods = frozenset(route.methods or ())
-    return RouteRule(methods | _LOOKS if "GET" in methods else methods, re.compile(re.escape(PREFIX) + pattern), _role(route))
+    return RouteRule(
+        methods | _LOOKS if "GET" in methods else methods, re.compile(re.escape(PREFIX) + pattern), _role(route)
+    )
 
 
 def mount(app: FastAPI, readers: Readers | None = None) -> None:
