@@ -7,25 +7,29 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import HTTPException, RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import moulin
 from moulin.console import assets
 from moulin.console.api import access, changes, events, history, lake, machinery, parts, session, tables, trash
 from moulin.console.api.requests import OPEN, ROLE, Console, NotModified, Readers
-from moulin.errors import InvalidInput, MoulinError, PermissionDenied
+from moulin.errors import InvalidInput, MoulinError, NotFound, PermissionDenied, Unsupported
 from moulin.ingest.flow import FlowWatch
-from moulin.network.answers import answer
+from moulin.network.answers import answer, answer_with
 from moulin.network.callers import COOKIE_PATH, Role, RouteRule, caller
 
 PREFIX: Final = COOKIE_PATH
 _ROUTERS: Final = tuple(
     part.router for part in (session, lake, events, tables, parts, history, changes, trash, machinery, access)
 )
+LARGEST_BODY: Final = 1 << 20
+"""Bytes of a request. Whoever logs in has no token yet."""
 _LOOKS: Final = frozenset({"GET", "HEAD"})
+_OTHERWISE: Final = {404: NotFound, 405: Unsupported}
 
 
 def build(console: Console) -> FastAPI:
@@ -44,6 +48,10 @@ def build(console: Console) -> FastAPI:
     async def _refuse_shape(request: Request, error: RequestValidationError) -> Response:
         return answer(InvalidInput(_sentence(error.errors())))
 
+    @app.exception_handler(AnyHTTPException)
+    async def _refuse_otherwise(request: Request, error: AnyHTTPException) -> Response:
+        return answer_with(error.status_code, _OTHERWISE.get(error.status_code, InvalidInput).__name__, error.detail)
+
     @app.exception_handler(NotModified)
     async def _known(request: Request, known: NotModified) -> Response:
         return Response(status_code=304, headers={"ETag": known.tag})
@@ -53,7 +61,10 @@ def build(console: Console) -> FastAPI:
 
 
 class _Guards:
-    """Adds the headers that keep answers from pages of others. Plain ASGI, so that streams stay streams."""
+    """Bounds what is read of a request, and adds the headers that keep answers from pages of others.
+
+    Plain ASGI, so that streams stay streams.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -66,7 +77,17 @@ class _Guards:
                 headers.setdefault("Cache-Control", "no-cache")
             await send(message)
 
-        await self._app(scope, receive, send_guarded)
+        taken = 0
+
+        async def receive_bounded() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > LARGEST_BODY:
+                raise HTTPException(413, f"A request has at most {LARGEST_BODY >> 10} KiB.")
+            return message
+
+        await self._app(scope, receive_bounded, send_guarded)
 
 
 def _sentence(found: Iterable[Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -41,7 +42,7 @@ async def _json_body(request: Request) -> Json:
             raise RestError(413, "BadRequestException", f"A request has at most {MAX_BODY >> 20} MiB.")
     request.state.body = bytes(data)
     try:
-        body = json.loads(data, parse_constant=_no_constant)
+        body = json.loads(data, parse_constant=_no_constant, parse_float=_finite)
     except RecursionError:
         raise InvalidInput(_TOO_DEEP) from None
     except ValueError as error:
@@ -71,6 +72,14 @@ def _is_deep(data: bytearray, body: Any) -> bool:
 def _no_constant(text: str) -> None:
     """NaN and Infinity are Python's, not JSON's: no answer could repeat them."""
     raise ValueError(f"{text} is no JSON: send it as text")
+
+
+def _finite(text: str) -> float:
+    """A number; one like 1e999 would be infinite here."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is out of range: send it as text")
+    return number
 
 
 def _is_broken(body: Json) -> bool:
