@@ -299,16 +299,19 @@ class World:
     def merge(self, fork: Fork, one: str, theirs: Sheet) -> None:
         """What main has after a publish: what one side did, and of a row of which the same."""
         mine, (base, before) = self.main[one], fork.base[one]
-        touched = fork.wrote[one] | {
-            key for key in base.keys() | theirs.rows.keys() if base.get(key) != theirs.rows.get(key)
-        }
+        common = [name for name in before if name in theirs.columns]
+
+        def part(rows: Rows, key: int) -> list[Any] | None:
+            return [rows[key].get(name) for name in common] if key in rows else None
+
+        keys = base.keys() | theirs.rows.keys()
+        touched = fork.wrote[one] | {key for key in keys if part(base, key) != part(theirs.rows, key)}
         columns = theirs.columns if one in fork.altered else mine.columns
         merged: Rows = {}
         for key in mine.rows.keys() | theirs.rows.keys():
             row = theirs.rows.get(key) if key in touched else mine.rows.get(key)
-            if key in touched and key in fork.main_wrote[one]:
-                shown = [{c: r.get(c) for c in before} for r in (theirs.rows.get(key) or {}, mine.rows.get(key) or {})]
-                row = mine.rows.get(key) if shown[0] != shown[1] and theirs.rows.get(key) == base.get(key) else row
+            if key in touched and key in fork.main_wrote[one] and part(theirs.rows, key) == part(base, key):
+                row = mine.rows.get(key)
             if row is not None:
                 filled = theirs.rows.get(key, {}) if one in fork.altered else {}
                 merged[key] = {name: row[name] if name in row else filled.get(name) for name in columns}

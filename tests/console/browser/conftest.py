@@ -1,6 +1,6 @@
 """A real browser: the system's Chromium, driven by Playwright.
 
-Where there is none, these tests are skipped and say why; with CI set, that is a failure. MOULIN_SCREENSHOTS names a
+Where there is none, these tests are skipped and say why; with CI set, that is a failure. CONSOLE_SCREENSHOTS names a
 folder for pictures of the screens.
 """
 
@@ -101,7 +101,7 @@ def watch(chromium: Any) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where pictures of screens go."""
-    named = os.environ.get("MOULIN_SCREENSHOTS")
+    named = os.environ.get("CONSOLE_SCREENSHOTS")
     folder = Path(named) if named else tmp_path_factory.mktemp("screenshots")
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -176,12 +176,12 @@ def test_an_export_copies_everything_whatever_is_cleaned_up(
     copied: list[str] = []
     reader = lake.store.reader
 
-    def clean_first(path: str, size: int | None = None) -> Any:
+    def clean_first(path: str, size: int | None = None, etag: str = "") -> Any:
         if not copied:
             orders.overwrite(rows(90, 1))
             collect(lake.own_catalog(), history_keep=0, byte_floor=0, orphan_grace=0)
         copied.append(path)
-        return reader(path, size)
+        return reader(path, size, etag)
 
     monkeypatch.setattr(lake.store, "reader", clean_first)
     done = orders.export_iceberg(tmp_path / "out", copy=True)

@@ -12,6 +12,9 @@ import pytest
 
 import moulin
 from moulin.catalog.upkeep.check import check
+from moulin.errors import Unsupported
+from moulin.iceberg.rest.commit.engine_files import DataFile
+from moulin.iceberg.rest.commit.intake import Intake
 from moulin.lake import Lake
 from tests.commands import fork
 from tests.iceberg.rest.engine_deletes import Changes
@@ -202,6 +205,15 @@ def test_equality_deletes_that_make_no_sense_are_refused(address: str, client: C
     for ids in ([], [77], [1, 77]):
         error(Changes(address, client, [["x"], [1]], ids).send(), 400, "BadRequestException")
     assert rows(lake) == [(1, "x")]
+
+
+def test_equality_deletes_of_a_table_that_is_registered_are_refused(client: Client, lake: Lake) -> None:
+    make(client, SCHEMA)
+    state = lake.own_catalog().table("shop", "t")
+    intake = Intake(lake.context, state, state.schema_id)
+    intake.foreign = {0: 0}
+    with pytest.raises(Unsupported, match="equality deletes"):
+        intake._hide_equal({"a.parquet": DataFile({}, 1, 0, ())}, {}, {}, set())
 
 
 @pytest.mark.sample(2)

@@ -179,14 +179,14 @@ def read_manifests(folder: Folder, manifests: Sequence[Json]) -> Entries:
             content = file.get("content") or 0
             if content == 2:
                 found.equality[file["file_path"]] = DataFile(file, record["status"], spec_id, names)
-                compared.append(manifest["sequence_number"])
+                compared.append(manifest.get("sequence_number") or 0)
             elif content == 1:
                 found.deletes[file["file_path"], file.get("content_offset")] = file
             elif file["file_path"] in found.data:
                 raise InvalidInput(f"{file['file_path']} is in the snapshot twice.")
             else:
                 found.data[file["file_path"]] = DataFile(file, record["status"], spec_id, names)
-                added += [manifest["sequence_number"]] if record["status"] == ADDED else []
+                added += [manifest.get("sequence_number") or 0] if record["status"] == ADDED else []
     if compared and added and min(added) < max(compared):
         raise Unsupported("A commit has an equality delete for rows that an earlier snapshot of it adds: commit each.")
     return found

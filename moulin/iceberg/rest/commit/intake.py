@@ -364,9 +364,11 @@ class Intake:
         gone: Set[int],
     ) -> list[LiveSegment]:
         """Add the rows that equality deletes name to the vectors of their segments; returns those that lose all."""
-        deletes = read_deletes(self.folder, self.state, list(files.values()))
-        if not deletes:
+        if not files:
             return []
+        if self.foreign is not None:  # they would be about files that are copied in the same commit
+            raise Unsupported(f"{min(files)} holds equality deletes: rewrite the files of the table first.")
+        deletes = read_deletes(self.folder, self.state, list(files.values()))
         whole: list[LiveSegment] = []
         every = self.context.catalog.segments(self.state.id, self.state.version, with_columns=False)
         live = {one.facts.number: one for one in every if one.facts.number not in gone}

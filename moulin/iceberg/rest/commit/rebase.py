@@ -42,7 +42,7 @@ class FreeAppend:
 
 def free_append(state: TableState, base: Json, requirements: Sequence[Any], wanted: Wanted) -> FreeAppend | None:
     """The append that a commit is, if the table rebases appends and the commit is nothing else."""
-    if not rebases_appends(state.properties) or not _only_appends(wanted):
+    if not rebases_appends(state.properties) or not _only_appends(wanted) or base.get("format-version") == 1:
         return None
     first = first_added(wanted.snapshots, wanted.main)
     parent = parent_of(first)
