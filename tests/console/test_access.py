@@ -15,7 +15,7 @@ from uuid import UUID
 import httpx
 import pytest
 
-from moulin.console.api import events
+from moulin.console.api import events as streams
 from moulin.console.api.requests import OPEN, ROLE
 from moulin.console.app import _ROUTERS, api_routes
 from moulin.lake import Lake
@@ -210,7 +210,7 @@ def test_every_refusal_has_one_shape(lake: Lake, serve: Serve) -> None:
 
 
 def test_no_more_streams_are_open_than_are_counted(lake: Lake, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "MOST_STREAMS", 3)
+    monkeypatch.setattr(streams, "MOST_STREAMS", 3)
     api = serve(lake)
     request = b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
     for _ in range(2):  # those of the first round give their places back

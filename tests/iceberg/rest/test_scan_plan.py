@@ -234,6 +234,9 @@ def test_partitions_of_nan_and_infinity_are_planned(lake: Lake, client: Client) 
     found = [task["data-file"]["partition"][0] for task in answer.json()["file-scan-tasks"]]
     assert sorted(map(str, found)) == ["-Infinity", "1.5", "Infinity", "NaN", "None"]
     assert [one["partition"] for one in answer.json()["delete-files"]] == [[1.5], ["NaN"], ["Infinity"]]
+    far = b'{"filter": {"type": "eq", "term": "x", "value": 1e999}}'
+    refused = client.post("/namespaces/shop/tables/floats/plan", content=far)
+    assert "out of range" in error(refused, 400, "BadRequestException")
     body = b'{"filter": {"type": "eq", "term": "x", "value": NaN}}'
     refused = client.post("/namespaces/shop/tables/floats/plan", content=body)
     assert "send it as text" in error(refused, 400, "BadRequestException")
