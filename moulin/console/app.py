@@ -50,7 +50,8 @@ def build(console: Console) -> FastAPI:
 
     @app.exception_handler(AnyHTTPException)
     async def _refuse_otherwise(request: Request, error: AnyHTTPException) -> Response:
-        return answer_with(error.status_code, _OTHERWISE.get(error.status_code, InvalidInput).__name__, error.detail)
+        kind = _OTHERWISE.get(error.status_code, InvalidInput).__name__
+        return answer_with(error.status_code, kind, f"{error.detail.rstrip('.')}. See {PREFIX}/openapi.json.")
 
     @app.exception_handler(NotModified)
     async def _known(request: Request, known: NotModified) -> Response:
