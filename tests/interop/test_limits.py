@@ -80,11 +80,20 @@ def zoned(lake: Lake) -> Table:
     return table
 
 
+def uuid_default(lake: Lake) -> Table:
+    table = lake.create_table("shop.t", [ID])
+    table.append([{"id": 1}])
+    table.add_column("v", "uuid", "00000000-0000-0000-0000-000000000001")
+    table.append([{"id": 2}])
+    return table
+
+
 LIMITS: dict[str, tuple[str, Callable[[Lake], Table], list[str]]] = {
     "dates": (engines.DATES, dates, ["pyiceberg", "polars", "polars native", DATAFUSION]),
     "a struct": (engines.STRUCTS, structs("struct<a: int>", "s"), [DATAFUSION]),
     "a struct in a list": (engines.STRUCTS, structs("list<struct<a: int>>", "s.element"), [DATAFUSION]),
     "a struct in a map": (engines.STRUCTS, structs("map<string, struct<a: int>>", "s.value"), [DATAFUSION]),
+    "a default UUID": (engines.UUID_DEFAULTS, uuid_default, [DATAFUSION]),
     "zoned nanoseconds": (engines.ZONED_NANOSECONDS, zoned, ["duckdb"]),
     "partitions by nanoseconds": (
         engines.NANOSECOND_PARTITIONS,

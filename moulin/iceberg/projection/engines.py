@@ -15,6 +15,8 @@ from moulin.model.facts import SegmentFacts
 V3 = "format version 3"
 VECTORS = "deletion vectors"
 DEFAULTS = "columns with a default for older rows"
+MISSING_DEFAULTS = "columns with a default for files that lack them"
+UUID_DEFAULTS = "columns of UUIDs with a default for files that lack them"
 NANOSECONDS = "nanosecond timestamps"
 ZONED_NANOSECONDS = "nanosecond timestamps with a zone"
 NANOSECOND_PARTITIONS = "partitions by nanosecond timestamps"
@@ -23,6 +25,7 @@ FIXED_PARTITIONS = "partitions by fixed-length bytes"
 NEWER_SCHEMA = "a schema newer than the last snapshot"
 DATES = "files with dates of a column that is a timestamp now"
 STRUCTS = "files from before a struct got another field"
+NESTED_NULLS = "structs, lists and maps that may be null"
 LOST_PARTITIONS = "files that are partitioned by a dropped column (heal: compact(everything=True))"
 ONLY_LOST_PARTITIONS = "files that are partitioned by dropped columns alone (heal: compact(everything=True))"
 
@@ -43,7 +46,7 @@ _ENGINES: tuple[tuple[str, str, dict[str, str]], ...] = (
         "datafusion (pyiceberg-core)",
         "54.1.0 (0.11.0)",
         {
-            DEFAULTS: "fails",
+            UUID_DEFAULTS: "fails",
             NEWER_SCHEMA: "shows the columns of the snapshot",
             DATES: "shows null instead, and finds fewer rows",
             STRUCTS: "fails",
@@ -52,8 +55,17 @@ _ENGINES: tuple[tuple[str, str, dict[str, str]], ...] = (
             UUID_PARTITIONS: "fails",
         },
     ),
-    ("sail", "0.7.2", {NANOSECONDS: "fails"}),
-    ("clickhouse (chdb)", "26.9", {VECTORS: "fails", DEFAULTS: "fails"}),
+    ("sail", "0.7.2", {NANOSECONDS: "fails", LOST_PARTITIONS: "fails"}),
+    (
+        "clickhouse (chdb)",
+        "26.9",
+        {
+            VECTORS: "fails",
+            MISSING_DEFAULTS: "shows null instead",
+            NESTED_NULLS: "shows empty ones instead of null",
+            UUID_PARTITIONS: "fails on null",
+        },
+    ),
     ("daft", "0.7.26", {VECTORS: "fails", DEFAULTS: "shows null instead"}),
     ("icebird", "0.3.1", {VECTORS: "crashes", DEFAULTS: "leaves the column out"}),
     ("iceberg-java", "1.5.2", {V3: "refuses it", FIXED_PARTITIONS: "fails"}),
@@ -85,6 +97,7 @@ def features(metadata: Json, files: Iterable[SegmentFacts] | None = None) -> set
     return {
         *_features(metadata, current),
         *_old_types(current, schemas.values()),
+        *_filled_in(current, schemas.values()),
         *_partitions(current, list(specs.values()), metadata["schemas"]),
     }
 
@@ -98,6 +111,8 @@ def _features(metadata: Json, schema: Json) -> Iterator[str]:
             yield VECTORS
         if current.get("schema-id") != metadata["current-schema-id"]:
             yield NEWER_SCHEMA
+    if any(isinstance(field["type"], dict) and not field["required"] for field in schema["fields"]):
+        yield NESTED_NULLS
     text = list(_values(schema))
     if "initial-default" in text:
         yield DEFAULTS
@@ -117,6 +132,17 @@ def _old_types(current: Json, schemas: Iterable[Json]) -> Iterator[str]:
                 yield DATES
             if isinstance(kind, frozenset) and not now.get(number, kind) <= kind:
                 yield STRUCTS
+
+
+def _filled_in(current: Json, schemas: Iterable[Json]) -> Iterator[str]:
+    """What files of earlier schemas lack and get from a default."""
+    before = [dict(_types(schema)) for schema in schemas]
+    for field in current["fields"]:
+        if field.get("initial-default") is None or all(field["id"] in types for types in before):
+            continue
+        yield MISSING_DEFAULTS
+        if field["type"] == "uuid":
+            yield UUID_DEFAULTS
 
 
 def _types(struct: Json) -> Iterator[tuple[int, Any]]:
