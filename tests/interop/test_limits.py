@@ -152,14 +152,8 @@ def test_engines_prove_their_limits(limit: str, lake: Lake) -> None:
             assert rows(ENGINES[engine](made.location), table.schema) == rows(table.scan().to_arrow(), table.schema)
 
 
-def null_list(lake: Lake) -> Table:
-    table = lake.create_table("shop.t", [ID, ("v", "list<int>")])
-    table.append([{"id": 1, "v": [1]}, {"id": 2}])
-    return table
-
-
 def field_default(lake: Lake) -> Table:
-    table = lake.create_table("shop.t", [ID, ("s", "struct<a: int>", False)])
+    table = lake.create_table("shop.t", [ID, ("s", "struct<a: int>")])
     table.append([{"id": 1, "s": {"a": 1}}])
     table.add_column("s.b", "int", 5)
     table.append([{"id": 2, "s": {"a": 2}}])
@@ -167,7 +161,6 @@ def field_default(lake: Lake) -> Table:
 
 
 APART: list[tuple[str, str, Callable[[Lake], Table]]] = [
-    ("clickhouse (chdb)", engines.NESTED_NULLS, null_list),
     ("clickhouse (chdb)", engines.MISSING_DEFAULTS, field_default),
     ("clickhouse (chdb)", engines.UUID_PARTITIONS, partitioned("uuid", "00000000-0000-0000-0000-000000000001")),
     ("sail", engines.LOST_PARTITIONS, lost),
