@@ -43,8 +43,6 @@ class Claim:
 
     def _provable(self) -> bool:
         """Whether the files have what the engine cannot read: partitions by UUIDs may all be null."""
-        if self.asked[0] not in ALONE:
-            return True
         return any(not one.startswith(UUID_PARTITIONS) for one in str(self.reader.reason).split("; "))
 
     def _difference(self, found: pa.Table) -> str | None:
@@ -57,7 +55,7 @@ class Claim:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             return f"values of another type ({error})"
         if self.asked[0].startswith("clickhouse"):
-            theirs, ours = [_emptied(row) for row in theirs], [_emptied(row) for row in ours]
+            theirs, ours = (sorted(map(_emptied, one), key=repr) for one in (theirs, ours))
         if len(theirs) != len(ours):
             return f"{len(theirs)} rows for {len(ours)}"
         return next((f"{one} for {other}" for one, other in zip(theirs, ours, strict=True) if one != other), None)
@@ -147,7 +145,7 @@ def test_readers_are_right_after_random_histories(tmp_path: Path, seed: int) -> 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(3, 43))
+@pytest.mark.parametrize("seed", range(3, 23))
 def test_readers_are_right_after_long_histories(tmp_path: Path, seed: int) -> None:
     missing = [package for package in ALONE.values() if importlib.util.find_spec(package) is None]
     assert not missing, "the lock of the tests has them"

@@ -35,6 +35,7 @@ def ids(address: str) -> list[int]:
     return sorted(found["id"].to_pylist())
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("keep", [0.0, 0.6], ids=["empty", "short"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_that_a_power_cut_shortened_are_made_again(
