@@ -93,7 +93,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         ),
         "worker": Entry(
             "services.pipeline",
-            "Compact: do merge tasks as the janitor plans them. Any number may run on one lake.",
+            "Compact: do merge tasks as the janitor plans them, and go on with fills of columns that were killed.",
             needs=(_UNLESS_NO_SPARK,),
             whole=True,
         ),

@@ -32,9 +32,9 @@ def _missing(reason: str) -> None:
     pytest.skip(reason)
 
 
-@pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A browser of its own for each process of tests."""
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser. It ends with its module: Playwright keeps an event loop in the thread, where others run theirs."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -87,7 +87,7 @@ def watch(chromium: Any) -> Iterator[Any]:
     def open_page(port: int, **options: Any) -> Watched:
         size = {"width": 1440, "height": 900}
         context = chromium.new_context(viewport=size, **options)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         watched = Watched(context.new_page(), f"http://127.0.0.1:{port}")
         opened.append((context, watched))
         return watched

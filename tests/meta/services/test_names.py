@@ -147,7 +147,7 @@ def _set(**values: Any) -> Any:
         _set(event_time=77),
         _set(sort_order_json='{"order-id": 0, "fields": [{"source-id": 1, "transform": "identity", "direction": "asc", '
              '"null-order": "nulls-first"}]}'),
-        _set(sort_order_json='{"order-id": 1, "fields": [{"source-id": 1, "transform": "bucket[4]", '
+        _set(sort_order_json='{"order-id": 1, "fields": [{"source-id": 1, "transform": "nothing", '
              '"direction": "asc", "null-order": "nulls-first"}]}'),
     ],
 )  # fmt: skip

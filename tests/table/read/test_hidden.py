@@ -179,9 +179,9 @@ def test_only_segments_and_row_groups_with_the_rows_are_read(tmp_path: Path, mon
         opened: list[str] = []
         inner = type(table._context.store).reader
 
-        def counted(self: Any, path: str, size: int | None = None) -> Any:
+        def counted(self: Any, path: str, size: int | None = None, etag: str = "") -> Any:
             opened.append(path)
-            return inner(self, path, size)
+            return inner(self, path, size, etag)
 
         monkeypatch.setattr(type(table._context.store), "reader", counted)
         assert table.take([1500, 1501])["id"].to_pylist() == [1500, 1501]
