@@ -54,9 +54,13 @@ def test_files_that_a_power_cut_shortened_are_made_again(
         assert ids(address) == expected
         orders.append(rows(12, 1))
         assert ids(address) == [*expected, 12]
-        pyiceberg_catalog(address).load_table("shop.orders").append(orders.scan(where="id = 12").to_arrow())
-        assert ids(address) == [*expected, 12, 12]
+        expected.append(12)
+        if orders.properties["format-version"] == "2":  # pyiceberg writes no others
+            again = orders.scan(where="id = 12").to_arrow()
+            pyiceberg_catalog(address).load_table("shop.orders").append(again)
+            expected.append(12)
+        assert ids(address) == expected
         collect(lake.own_catalog(), history_keep=0, byte_floor=0, orphan_grace=0)
-        assert ids(address) == [*expected, 12, 12]
+        assert ids(address) == expected
     assert check(projection.project(lake.context, orders.id).location) == []
     assert check_catalog(lake.own_catalog()) == []
