@@ -16,7 +16,8 @@ from moulin.model.schema.values import PrimitiveType, Schema
 def shown_as_now(state: TableState, entries: Iterable[FeedEntry]) -> Generator[FeedEntry, None, None]:
     """The entries; FailedPrecondition at the first one with rows that have no meaning in the columns of `state`.
 
-    Ordinary changes of a schema leave none: a type becomes wider, and a column of another type gets another id.
+    Ordinary changes of a schema leave none: a type becomes wider, or less wide by a restore, and a column of another
+    type gets another id.
     """
     fitting = {state.schema_id}
     for entry in entries:
@@ -37,13 +38,10 @@ def _difference(old: Schema, new: Schema) -> str | None:
     for number in sorted(known & set(new.field_ids)):
         before, now = old.find_type(number), new.find_type(number)
         simple = isinstance(before, PrimitiveType)
-        if before != now and not (is_wider(before, now) if simple else type(before) is type(now)):
+        if before != now and not (
+            is_wider(before, now) or is_wider(now, before) if simple else type(before) is type(now)
+        ):
             return f"{new.find_column_name(number)} was {before}, and is {now}"
-    names = {field.name for field in old.fields}
-    for field in new.fields:  # a column that was cast has its name from before, and another id
-        lacks = field.field_id not in known and field.name not in names
-        if lacks and field.required and field.initial_default is None:
-            return f"{field.name} is required, and was not there"
     return None
 
 

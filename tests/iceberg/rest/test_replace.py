@@ -132,15 +132,6 @@ def test_a_change_feed_across_a_replacement_is_refused(client: Client, lake: Lak
     assert table.changes(since, replaced - 1).to_pylist()[0]["name"] == "a"
 
 
-def test_a_change_feed_refuses_rows_without_a_new_required_column(client: Client, lake: Lake) -> None:
-    since = lake.version
-    columns = {**OTHER, "fields": [OTHER["fields"][1]]}
-    updates = [REPLACE[0], {"action": "add-schema", "schema": columns}, REPLACE[2]]
-    assert _replace(client, updates).status_code == 200
-    with pytest.raises(FailedPrecondition, match="need is required, and was not there"):
-        lake.table("shop.t").changes(since).to_arrow()
-
-
 def test_a_keyed_table_is_not_replaced(client: Client, lake: Lake) -> None:
     lake.create_table("shop.keyed", [("id", "long"), ("v", "string")], primary_key=["id"])
     sent = {"requirements": [], "updates": REPLACE}
