@@ -86,6 +86,11 @@ def quarantined(properties: Mapping[str, str]) -> dict[int, str]:
     return {int(number): why for number, why in found.items() if number.isdecimal()}
 
 
+def in_quarantine(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties that say which files are in quarantine: a clone has these files, too."""
+    return {key: why for key, why in properties.items() if key.startswith(QUARANTINE_PREFIX)}
+
+
 def shown(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties that users see."""
     return {key: value for key, value in properties.items() if not is_internal(key)}
@@ -144,6 +149,7 @@ __all__ = [
     "VERIFIED",
     "Ref",
     "check_ref_name",
+    "in_quarantine",
     "is_internal",
     "kept_for",
     "quarantined",

@@ -17,6 +17,7 @@ def clone(context: Context, source: Snapshot, database: str, name: str, *, copy:
     """Make `name` a table of the rows of `source`; see `Lake.clone_table`."""
     if copy:
         with source:
+            source.scan(limit=1).plan()  # what refuses the source does so here, and not as an error of Arrow's
             made, _ = create(context, database, name, _new_table(source.state), source.scan().to_reader())
         return made
     if not source.is_in(context):

@@ -467,10 +467,14 @@ class Table(TableVersions, TableSettings):
     # Maintenance
 
     def compact(self, *, everything: bool = False, progress: Callable[[int, int], None] | None = None) -> Compaction:
-        """Compact small, fresh and worn segments; on Spark when a session is at hand and the work is large."""
-        from moulin.table.compact.compaction import compact
+        """Compact small, fresh and worn segments; on Spark when a session is at hand and the work is large.
 
-        self._writable()
+        Files that were taken at the word of an engine's manifest are read first; in quarantine, this raises Corrupt.
+        """
+        from moulin.table.compact.compaction import compact
+        from moulin.table.verify import verify
+
+        verify(self._context, self._writable())
         keyed = self._keyed()
         if keyed is None:
             return compact(self._context, self._state, everything=everything, progress=progress)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 import pyarrow as pa
 
@@ -28,9 +27,7 @@ from moulin.model.tags import QUARANTINE_PREFIX, VERIFIED, quarantined
 from moulin.table.commit.adopted_bytes import AdoptedBytes
 from moulin.table.commit.segment_rows import open_rows
 from moulin.table.context import Context
-
-BELIEVED: Final = "iceberg-verify"
-"""Key in the summary of a commit of which not every file was read."""
+from moulin.table.read.quarantine import is_unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +61,11 @@ def verify(context: Context, state: TableState) -> Verification:
 
 
 def _unread(context: Context, state: TableState) -> Iterator[LiveSegment]:
-    text = state.properties.get(VERIFIED, "")
-    since = int(text) if text.isdecimal() else 0
-    believed = {one.version for one in context.catalog.history(state.id) if BELIEVED in one.summary}
-    if not any(version > since for version in believed):
-        return
-    for segment in context.catalog.segments(state.id, state.version):
-        if segment.added_version > since and segment.added_version in believed:
-            yield segment
+    unread = is_unread(context.catalog, state)
+    for segment in context.catalog.segments(state.id, state.version, with_columns=False):
+        if unread(segment):
+            numbers = [segment.facts.number]
+            yield from context.catalog.segments_by_number(state.id, numbers, state.version).values()
 
 
 def _problem(context: Context, state: TableState, segment: LiveSegment) -> str | None:

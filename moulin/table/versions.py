@@ -87,7 +87,7 @@ class TableVersions(TableHandle):
             counted = self.changes(restored - 1, restored, columns=[]).counts()
         except MoulinError:  # what was restored is committed, even if the rows that went are damaged
             summary = next(info.summary for info in self.history() if info.version == restored)
-            counted = {"insert": int(summary["added-records"]), "delete": int(summary["deleted-records"])}
+            counted = {"insert": int(summary.get("added-records", 0)), "delete": int(summary.get("deleted-records", 0))}
         return Outcome(restored, counted.get("insert", 0), counted.get("delete", 0), counted.get("update_after", 0))
 
     def changes(

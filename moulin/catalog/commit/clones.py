@@ -26,7 +26,7 @@ from moulin.model.entities import TableState
 from moulin.model.filling import computed_marks
 from moulin.model.ids import new_id, new_snapshot_id
 from moulin.model.names import check_new_name
-from moulin.model.tags import shown
+from moulin.model.tags import in_quarantine, shown
 
 CLONE = "clone"
 
@@ -75,7 +75,11 @@ def clone(
             last_partition_id=state.last_partition_id,
             last_sequence=state.last_sequence,
             next_row_id=state.next_row_id,
-            properties={**shown(state.properties), **computed_marks(state.properties)},
+            properties={
+                **shown(state.properties),
+                **computed_marks(state.properties),
+                **in_quarantine(state.properties),
+            },
             time_classes=row.time_classes,
             deltas=0,
             base_id=base.table_id,

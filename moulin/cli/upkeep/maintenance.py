@@ -98,6 +98,8 @@ def gc(
     with open_lake(context) as lake, progress("Cleaning up", quiet=as_json):
         if full_manifests and not dry_run:
             lake.own_catalog().publisher.write_every_full()
+        if not dry_run:
+            _believed_files(lake)  # before clean-up forgets which commits were believed
         done = collect(
             lake.own_catalog(),
             dry_run=dry_run,

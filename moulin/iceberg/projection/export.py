@@ -36,6 +36,7 @@ from moulin.storage.segment_source import open_segment, put_files
 from moulin.storage.store import Store, open_store
 from moulin.table.context import Context
 from moulin.table.ports import Export
+from moulin.table.read.quarantine import refuse_quarantined
 
 _NUMBERED = re.compile(r"metadata/v([1-9][0-9]{0,8})\.metadata\.json")
 _HINT = "metadata/version-hint.text"
@@ -52,6 +53,7 @@ def export(
             "its folder or database, or read the table through the Iceberg REST catalog of `moulin serve`."
         )
     state = context.catalog.table_by_id(table_id, version)
+    refuse_quarantined(context.catalog, state)
     if version is None:
         state = folded(context, state)
     if left_out := unfolded(context, state):

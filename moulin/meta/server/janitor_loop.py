@@ -148,13 +148,13 @@ class Janitor:
         if now - self._collected < config.gc_interval * _NANOS:
             return
         orphans = now - self._swept >= config.orphan_interval * _NANOS
+        self._verify(report)  # before clean-up forgets which commits were believed
         try:
             report.collection = collect(self._catalog, orphans=orphans)
         except FailedPrecondition:
             self._collected = now  # clocks do not come together within seconds
             raise
         report.failures += [f"clean-up: {failure}" for failure in report.collection.failures]
-        self._verify(report)
         self._collected = now
         self._swept = now if orphans else self._swept
 

@@ -32,6 +32,8 @@ from moulin.pipeline.read.segment_scan import PARTITION_BYTES
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.read.feed import check_columns, optional
 from moulin.table.read.feed_reader import CHANGE_TYPE, COMMIT_TIMESTAMP, VERSION, FeedReader, may_match
+from moulin.table.read.feed_schemas import shown_as_now
+from moulin.table.read.quarantine import refuse_quarantined
 from moulin.table.read.scan import facts_by_field
 
 _MATCHED_SHARES = 64  # each of them is sent, and matches, the whole version
@@ -95,7 +97,8 @@ def plan(
     predicate = parse_where(where, schema)
     reader = FeedReader(lake.context.store, schema, names, predicate, lake.context.config.scan_batch_rows)
     entries = lake.catalog.feed(state.id, since, state.version, net=net) if since < state.version else iter(())
-    groups = packed(_parts(entries, predicate), lambda part: part[1], PARTITION_BYTES)
+    refuse_quarantined(lake.catalog, state)
+    groups = packed(_parts(shown_as_now(state, entries), predicate), lambda part: part[1], PARTITION_BYTES)
     return [_Parts(reader, tuple(part for part, _ in group)) for group in groups] or [_Parts(reader, ())]
 
 

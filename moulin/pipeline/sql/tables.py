@@ -31,6 +31,7 @@ from moulin.pipeline.sql.catalyst import Catalyst
 from moulin.pipeline.sql.optimizer import StandIn
 from moulin.pipeline.sql.pruning import Pruning, StandIns, Waiting
 from moulin.table.pins import Hold, Pins
+from moulin.table.read.quarantine import refuse_quarantined
 from moulin.table.read.scan import plan_segments
 from moulin.table.read.totals import COUNT, Wanted, may_be_known, totals_of
 
@@ -167,6 +168,7 @@ class Tables:
 
     def _counted(self, state: TableState, columns: StructType, lane: Fresh | None) -> DataFrame | None:
         """As many rows as a table has, with null in every column; None when they are too many to be made."""
+        refuse_quarantined(self._lake.catalog, state)
         rows = self._lake.catalog.count_rows(state.id, state.version)
         if rows > _MOST_COUNTED:
             return None
@@ -183,6 +185,7 @@ class Tables:
         if not may_be_known(state, wanted):
             return None
         if not wanted.columns:
+            refuse_quarantined(self._lake.catalog, state)
             rows = self._lake.catalog.count_rows(state.id, state.version)
             found: pa.Table | None = pa.table({COUNT: pa.array([rows], pa.int64())})
         else:

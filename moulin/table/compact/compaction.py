@@ -14,7 +14,7 @@ from uuid import UUID
 
 from moulin.catalog.commit.table_commit import CommitResult, Stale
 from moulin.catalog.tasks.merge_tasks import PlannedTask
-from moulin.errors import Corrupt, MoulinError
+from moulin.errors import Corrupt, FailedPrecondition, MoulinError
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
@@ -27,6 +27,7 @@ from moulin.table.compact.picker import Bounds, Group, pick, pick_levels, rewrit
 from moulin.table.compact.worker import CompactionWorker, heartbeats
 from moulin.table.context import Context
 from moulin.table.properties import effective
+from moulin.table.read.quarantine import proven, refuse_quarantined
 from moulin.table.runner import Stopped, TaskRunner, in_turn, never, side_by_side
 
 _SMALL = 64 << 20
@@ -61,8 +62,12 @@ def compact(
     Tasks that wait for a worker are done first; with `due_only` only when a worker let one lapse, for nobody else may
     look after it. What another worker has is left to it, so several compactions of one table share the work.
     `progress(done, all)` counts input bytes. Once `stopped()` is true, no compaction is begun, and Stopped is raised.
+    Tasks that failed before and wait keep their segments: after the others are done, FailedPrecondition names them,
+    unless `due_only`.
     """
     state = load()
+    if not due_only:
+        refuse_quarantined(context.catalog, state)
     owner = f"compact {new_id()}"
     result = Compaction(state.head_version)
     waiting = context.catalog.maintenance.merge_tasks(state.id)
@@ -73,7 +78,24 @@ def compact(
         state = load()
     groups = plan(context, state, everything=everything, due_only=due_only)
     total = sum(group.size for group in groups)
-    return _Groups(context, state, owner, runner, progress, stopped, total, result).run(groups)
+    result = _Groups(context, state, owner, runner, progress, stopped, total, result).run(groups)
+    if not due_only:
+        _require_none_failed(context, state)
+    return result
+
+
+def _require_none_failed(context: Context, state: TableState) -> None:
+    waits = (TaskState.WAITING, TaskState.QUARANTINED)
+    tasks = context.catalog.maintenance.merge_tasks(state.id)
+    failed = [task for task in tasks if task.failures and task.state in waits]
+    if failed:
+        task = failed[0]
+        raise FailedPrecondition(
+            f"{sum(one.segments for one in failed)} segments of {state.full_name} were not compacted: merge task "
+            f"{task.id} holds {task.segments} of them and failed {task.failures} times, last with: {task.last_error} "
+            "Mend that, then let it be tried again with `moulin task release`, or free its segments with `moulin task "
+            "delete`. The other segments were compacted."
+        )
 
 
 def compact_segments(context: Context, state: TableState, segments: Sequence[LiveSegment]) -> Compaction:
@@ -96,7 +118,8 @@ def rewrite_at(
     storage: no row is lost, and the segment can be written anew again.
     """
     held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in segments])
-    groups = rewrite_each([segment for segment in segments if segment.facts.number not in held])
+    free = proven(context.catalog, state, segments)
+    groups = rewrite_each([segment for segment in free if segment.facts.number not in held])
     total, nothing = sum(group.size for group in groups), Compaction(state.head_version)
     return _Groups(context, state, f"move {new_id()}", None, progress, never, total, nothing, place).run(groups)
 
@@ -122,7 +145,7 @@ def fold(context: Context, state: TableState) -> Compaction:
         for one in CompactionWorker(context, owner).run_all(state.id):
             done = _sum(done, one.version, one.group, one.change)
         state = context.catalog.table_by_id(state.id)
-    live = context.catalog.segments(state.id, state.version, with_columns=False)
+    live = proven(context.catalog, state, context.catalog.segments(state.id, state.version, with_columns=False))
     shown = {column.field_id for column in state.schema.fields}
     beside = [segment for segment in live if segment.facts.files and not _is_filled(segment, shown)]
     held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in beside])
@@ -212,7 +235,7 @@ def plan(
     config = effective(context.config, state.properties)
     if segments is None:
         segments = context.catalog.segments(state.id, state.version, with_columns=False)
-    live = list(segments)
+    live = proven(context.catalog, state, segments)
     held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in live])
     shown = {column.field_id for column in state.schema.fields}
     free = [

@@ -15,6 +15,7 @@ from moulin.table.compact.compaction import plan, planned
 from moulin.table.compact.picker import Bounds, rewrite_each
 from moulin.table.context import Context
 from moulin.table.properties import effective
+from moulin.table.read.quarantine import proven
 
 _AT_ONCE = 20_000  # segments that one request plans over
 
@@ -69,7 +70,7 @@ def rewrite_tasks(context: Context, table_id: UUID | None) -> Planned:
     """Make a task of every segment that no task has, to be written anew by itself; all or none."""
     plans = []
     for state in _states(context, table_id):
-        live = context.catalog.segments(state.id, state.version, with_columns=False)
+        live = proven(context.catalog, state, context.catalog.segments(state.id, state.version, with_columns=False))
         held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in live])
         groups = rewrite_each([s for s in live if s.facts.number not in held])
         plans += [planned(state.id, group) for group in groups]

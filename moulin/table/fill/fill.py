@@ -38,6 +38,7 @@ from moulin.table.context import Context
 from moulin.table.fill.compute import Compute
 from moulin.table.fill.kernel import FillSlice, fill_segments
 from moulin.table.keyed.keyed import KeyedTable
+from moulin.table.read.quarantine import refuse_quarantined
 from moulin.table.runner import Stopped, never
 from moulin.table.write.writes import Outcome, balanced
 
@@ -226,6 +227,7 @@ def begin(
         state = load()
         if _goes_on(state, columns, sql):
             return None
+        refuse_quarantined(context.catalog, state)
         if again:
             altered(state, [DropColumn(name) for name, _ in columns])  # refused where something rests on one
         changes, fillings = _placeholders(state, columns, reads, sql, again)

@@ -24,6 +24,7 @@ from moulin.table.commit.change import CompactionChange, SettingChange
 from moulin.table.context import Context
 from moulin.table.find.index_files import KINDS, indexed_type
 from moulin.table.index.build import CarrySlice, CoveringFile, IndexSlice, build_index, carry_index
+from moulin.table.read.quarantine import refuse_quarantined
 from moulin.table.runner import TaskRunner
 
 _FILE_ROWS = 8 << 20  # rows that a file covers: what a slice holds in memory, and a compaction reads of one file
@@ -66,6 +67,7 @@ def create_index(context: Context, state: TableState, column: str, kind: str, na
     if kind not in KINDS:
         raise InvalidInput(f"An index is of kind {', '.join(KINDS)}, not {kind!r}.")
     field = _column(state, column, kind)
+    refuse_quarantined(context.catalog, state)
     name = check_name(f"{column}_{kind}" if name is None else name, "index")
     segments = context.catalog.segments(state.id, state.version, with_columns=False)
     with context.catalog.writing():

@@ -21,7 +21,9 @@ from moulin.model.where import Where, parse_where
 from moulin.table.context import Context
 from moulin.table.pins import Hold
 from moulin.table.read.feed_reader import CHANGE_TYPE, COMMIT_TIMESTAMP, FEED_FIELDS, FeedReader, fresh_rows
+from moulin.table.read.feed_schemas import shown_as_now
 from moulin.table.read.frames import to_pandas, to_polars
+from moulin.table.read.quarantine import refuse_quarantined
 
 if TYPE_CHECKING:
     import pandas
@@ -50,7 +52,8 @@ class Feed:
         net: bool = False,
         whole: bool = False,
     ) -> None:
-        self._context, self._table_id, self._net, self._whole = context, state.id, net, whole
+        self._context, self._state, self._net, self._whole = context, state, net, whole
+        self._table_id = state.id
         self.since, self.until = since, state.version
         names = check_columns(state, columns)
         schema = optional(state.schema)
@@ -133,11 +136,12 @@ class Feed:
             return
         catalog = self._context.catalog
         with hold:
+            refuse_quarantined(catalog, self._state)
             if self._whole:
                 entries = iter([self._all()])
             else:
                 entries = catalog.feed(self._table_id, self.since, self.until, net=self._net)
-            for entry in entries:
+            for entry in shown_as_now(self._state, entries):
                 yield entry, hold
                 hold.check()
 

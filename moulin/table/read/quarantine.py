@@ -1,13 +1,23 @@
-"""Files that proved other than an engine's manifest said: their tables are not read until they are gone."""
+"""Files that proved other than an engine's manifest said: their tables are not read until they are gone.
+
+Files that nobody has read yet are not rewritten before they were: a compaction would make their lies its own.
+"""
 
 # Decisions: docs/decisions/0492
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Final
+
 from moulin.catalog.backend import CatalogBackend
 from moulin.errors import Corrupt
 from moulin.model.entities import TableState
-from moulin.model.tags import quarantined
+from moulin.model.facts import LiveSegment
+from moulin.model.tags import VERIFIED, quarantined
+
+BELIEVED: Final = "iceberg-verify"
+"""Key in the summary of a commit of which not every file was read."""
 
 
 def refuse_quarantined(catalog: CatalogBackend, state: TableState) -> None:
@@ -23,4 +33,20 @@ def refuse_quarantined(catalog: CatalogBackend, state: TableState) -> None:
         )
 
 
-__all__ = ["refuse_quarantined"]
+def is_unread(catalog: CatalogBackend, state: TableState) -> Callable[[LiveSegment], bool]:
+    """Tells segments whose files were taken at their manifests' word and not read since."""
+    if VERIFIED not in state.properties:
+        return lambda segment: False
+    text = state.properties[VERIFIED]
+    since = int(text) if text.isdecimal() else 0
+    believed = {one.version for one in catalog.history(state.id) if BELIEVED in one.summary and one.version > since}
+    return lambda segment: segment.added_version in believed
+
+
+def proven(catalog: CatalogBackend, state: TableState, segments: Iterable[LiveSegment]) -> list[LiveSegment]:
+    """Those of the segments that may be rewritten: neither unread nor in quarantine."""
+    wrong, unread = quarantined(state.properties), is_unread(catalog, state)
+    return [segment for segment in segments if segment.facts.number not in wrong and not unread(segment)]
+
+
+__all__ = ["BELIEVED", "is_unread", "proven", "refuse_quarantined"]

@@ -178,6 +178,7 @@ class Scan:
     def count(self) -> int:
         """How many rows: from facts alone without `where`, else from the columns that `where` names."""
         if self._predicate.is_true:
+            refuse_quarantined(self._catalog, self._state)
             rows = self._catalog.count_rows(self._state.id, self._state.version)
         else:
             options: dict[str, Any] = {"columns": [], "indexes": self._indexes, "pins": self._pins}

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from moulin.errors import FailedPrecondition
 from moulin.lake import Lake
 from tests.iceberg.rest.served import Client, error, pyiceberg_catalog, served
 
@@ -108,6 +109,27 @@ def test_what_the_table_rests_on_is_not_replaced_away(client: Client, lake: Lake
     updates = [one for one in REPLACE if "sort-order" not in one["action"]]
     said = error(_replace(client, updates), 400, "BadRequestException")
     assert "Column name of shop.t stays" in said
+
+
+def test_main_does_not_go_by_itself(client: Client, lake: Lake) -> None:
+    for more in ([], [{"action": "set-properties", "updates": {"a": "b"}}]):
+        said = error(_replace(client, [REPLACE[0], *more]), 400, "BadRequestException")
+        assert "The branch 'main' of shop.t stays" in said
+    assert lake.table("shop.t").scan().to_arrow().num_rows == 2
+
+
+def test_a_change_feed_across_a_replacement_is_refused(client: Client, lake: Lake) -> None:
+    table = lake.table("shop.t")
+    since = table.version - 1
+    assert _replace(client, REPLACE).status_code == 200
+    replaced = lake.table("shop.t").version
+    lake.table("shop.t").append({"id": ["x"], "need": [1]})
+    table = lake.table("shop.t")
+    for net in (False, True):
+        with pytest.raises(FailedPrecondition, match="id was long, and is string"):
+            table.changes(since + net, net=net).to_arrow()
+    assert table.changes(replaced).to_pylist()[0]["id"] == "x"
+    assert table.changes(since, replaced - 1).to_pylist()[0]["name"] == "a"
 
 
 def test_a_keyed_table_is_not_replaced(client: Client, lake: Lake) -> None:

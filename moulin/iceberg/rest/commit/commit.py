@@ -50,7 +50,7 @@ from moulin.model.tags import VERIFIED
 from moulin.storage import paths
 from moulin.table.commit.retry import at_once, retry
 from moulin.table.keyed.tables import flush_table
-from moulin.table.verify import BELIEVED
+from moulin.table.read.quarantine import BELIEVED
 
 log = logging.getLogger("moulin.iceberg.rest")
 router = APIRouter()

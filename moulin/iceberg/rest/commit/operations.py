@@ -37,6 +37,11 @@ def plan(state: TableState, wanted: Wanted, base: Json) -> CommitPlan:
     if wanted.uuid not in (None, str(state.id)):
         raise InvalidInput(f"The UUID of {state.full_name} is {state.id}, and stays.")
     moved = wanted.location is not None and wanted.location.rstrip("/") != location
+    if wanted.replaces and wanted.schema is None and not wanted.snapshots:
+        raise Unsupported(
+            f"The branch {MAIN!r} of {state.full_name} stays: it goes only with a current schema, as REPLACE TABLE "
+            "sends it, or with new rows. Delete the rows, or drop the table."
+        )
     anew = wanted.replaces or (not base["refs"] and wanted.schema is not None)
     if moved and not anew:  # a table that begins anew gets the place that the catalog chose
         raise Unsupported(f"{state.full_name} lies in {location}, and stays there.")

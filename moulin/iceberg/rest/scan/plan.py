@@ -37,6 +37,7 @@ from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.predicate import Predicate
 from moulin.table.find.index_search import narrow
+from moulin.table.read.quarantine import refuse_quarantined
 from moulin.table.read.scan import facts_by_field, plan_segments
 
 router = APIRouter()
@@ -157,6 +158,7 @@ def _appended(lake: Lake, since: int, state: TableState, predicate: Predicate) -
     Deletes and compactions in between add no rows. Other commits that add rows are refused: their rows would be missed.
     """
     pool = lake.own_catalog().pool
+    refuse_quarantined(lake.catalog, state)
     if since > state.version:
         raise InvalidInput("The snapshot that a scan starts after is younger than the one it ends with: swap them.")
     appends = []
