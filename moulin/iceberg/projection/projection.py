@@ -245,7 +245,15 @@ class _Projector:
             )
             if not recorded and projections.last_erased(self.pool, state.id) != known.erased:
                 self.store.delete(self.added)  # at once: they hold bounds of rows that were erased meanwhile
+            if recorded:
+                self._note_whole(base, made)
             return made if recorded else None
+
+    def _note_whole(self, base: Projected | None, made: Projected) -> None:
+        """What was just written is there; what is taken over was there when that of `base` was looked for."""
+        seen = time.monotonic() if base is None else _looked.find(location(self.store, base.path))
+        if seen is not None:
+            _looked.keep(location(self.store, made.path), seen)
 
     def _look_up(self) -> _Known:
         """What the catalog says, in one view of it."""

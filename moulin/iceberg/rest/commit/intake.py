@@ -200,7 +200,7 @@ class Intake:
             data = self.folder.read(where)
             path = paths.segment_path(self.state.id, number, secrets.token_hex(4))
             sha256 = hashlib.sha256(data).digest()
-            self.store.put_if_absent(path, data)
+            self.store.put_fresh(path, data)
             self.leftovers.append(source)
         return SegmentFacts(
             number,
@@ -279,7 +279,7 @@ class Intake:
             seq_max=highest if lineage else None,
             split_offsets=split_offsets(footer),
         )
-        self.store.put_if_absent(target, data)
+        self.store.put_fresh(target, data)
         return facts
 
     def _path(self, file: DataFile) -> str:
