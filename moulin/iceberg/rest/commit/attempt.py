@@ -90,20 +90,20 @@ class Attempt:
     def run(self) -> int | None:
         """The version that was made; None when there was nothing to change."""
         with ExitStack() as self.until:
-            self._hold()
-            return self._run()
+            return self._run(self._find())
 
-    def _hold(self) -> None:
-        """Hold the keyed tables that get rows, in one order, before their heads are looked at."""
-        wanted = [request for request in self.requests if request.wanted.snapshots]
-        states = [state for request in wanted if (state := self._state(request)) is not None]
-        for state in sorted(states, key=lambda state: state.id):
-            if state.schema.identifier_field_ids:
-                self.held[state.id] = hold(self.context, state, self.until)
-
-    def _run(self) -> int | None:
+    def _find(self) -> list[TableState | None]:
+        """The tables as they are now. Keyed ones that get rows are held, in one order, before their heads count."""
         found = [self._state(request) for request in self.requests]
-        bases = [None if state is None else project(self.context, state.id, state.version).metadata for state in found]
+        some = zip(self.requests, found, strict=True)
+        written = [state for request, state in some if state is not None and request.wanted.snapshots]
+        keyed = [state for state in written if state.schema.identifier_field_ids]
+        for state in sorted(keyed, key=lambda state: state.id):
+            self.held[state.id] = hold(self.context, state, self.until)
+        return [self._state(request) for request in self.requests] if keyed else found
+
+    def _run(self, found: Sequence[TableState | None]) -> int | None:
+        bases = [None if state is None else self._base(state) for state in found]
         appends = [self._free_append(*one) for one in zip(self.requests, found, bases, strict=True)]
         earlier = self._made_before(appends)
         if earlier is not None:
@@ -126,6 +126,10 @@ class Attempt:
             raise
         self.beside(self._follow_up)
         return version
+
+    def _base(self, state: TableState) -> Json:
+        """The metadata of a table that the commit follows."""
+        return project(self.context, state.id, state.version, known=state).metadata
 
     def _free_append(self, request: TableRequest, state: TableState | None, base: Json | None) -> FreeAppend | None:
         if state is None or base is None:
