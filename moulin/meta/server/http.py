@@ -14,6 +14,7 @@ from typing import Final, Protocol
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 import moulin
@@ -64,6 +65,18 @@ def build_app(
     @app.exception_handler(MoulinError)
     async def _refuse(request: Request, error: MoulinError) -> Response:
         return answer(error)
+
+    @app.exception_handler(HTTPException)
+    async def _no_such(request: Request, error: HTTPException) -> Response:
+        """Also for addresses below /iceberg that no mount takes, such as one with a line end in it."""
+        if request.url.path.startswith("/iceberg/"):
+            body = {
+                "type": "UnsupportedOperationException",
+                "message": "There is no such endpoint.",
+                "code": error.status_code,
+            }
+            return JSONResponse({"error": body}, status_code=error.status_code)
+        return JSONResponse({"detail": error.detail}, status_code=error.status_code, headers=error.headers)
 
     @app.get("/healthz")
     def healthz() -> Response:

@@ -77,6 +77,15 @@ def test_the_document_takes_a_token(lake: Lake, tmp_path: Path) -> None:
         assert client.get("/openapi.json", headers={"Authorization": f"Bearer {token}"}).status_code == 200
 
 
+def test_an_address_that_is_none_is_answered_as_the_document_says(lake: Lake) -> None:
+    with served(lake) as address, Client(address) as client:
+        for method in ("GET", "POST", "DELETE"):
+            for where in ("/namespaces/shop/tables/a%0Ab", "/namespaces/shop/tables/a/plan/x%0Ay", "/none", "/a/%0A"):
+                answer = client.request(method, where)
+                assert answer.status_code in (400, 404, 405), (method, where)
+                assert set(answer.json()) == {"error"}, (method, where)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_schemathesis_finds_no_server_error_and_no_wrong_answer(lake: Lake, tmp_path: Path) -> None:
