@@ -20,6 +20,8 @@ from moulin.errors import Fenced
 from moulin.iceberg.format.avro import read_avro, write_avro
 from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
+from moulin.storage.interface import ObjectInfo
+from moulin.storage.local import LocalStore
 from tests.iceberg.rest.served import Client, error, pyiceberg_catalog, served
 
 T = "/namespaces/shop/tables/t"
@@ -419,3 +421,19 @@ def test_a_commit_to_a_catalog_that_does_not_count_is_not_answered_as_made(
     monkeypatch.setattr(Publisher, "_publish", refuse)
     error(written.send(), 500, "CommitStateUnknownException")
     assert Path(written.snapshot["manifest-list"].removeprefix("file://")).exists(), "its files are left alone"
+
+
+def test_a_commit_does_not_list_what_the_one_before_it_wrote(
+    address: str, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Written(address, client).send().status_code == 200
+    written, listed, plain = Written(address, client), list[str](), LocalStore.list
+
+    def note(store: LocalStore, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
+        listed.append(prefix)
+        return plain(store, prefix, after)
+
+    monkeypatch.setattr("moulin.iceberg.projection.projection.LOOK_SECONDS", 1000.0)
+    monkeypatch.setattr(LocalStore, "list", note)
+    assert written.send().status_code == 200
+    assert listed == []
