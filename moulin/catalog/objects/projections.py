@@ -60,7 +60,8 @@ def _of(*conditions: sa.ColumnElement[bool]) -> sa.Select[tuple[int, int, str]]:
     return sa.select(p.version, p.sequence, p.path).where(*mine, *conditions)
 
 
-_VERSION, _LINE = sa.bindparam("version"), s.projections.c.parent.is_not(None)
+_VERSION: sa.BindParameter[int] = sa.bindparam("version")
+_LINE = s.projections.c.parent.is_not(None)
 _EXACT = Prepared(_of(s.projections.c.version == _VERSION))
 _BEFORE = Prepared(_of(s.projections.c.version < _VERSION, _LINE).order_by(s.projections.c.version.desc()).limit(1))
 _NEWER = Prepared(_of(s.projections.c.version > _VERSION, _LINE).limit(1))
@@ -198,7 +199,8 @@ def _commits(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     return sa.select(_C).where(_C.c.table_id == sa.bindparam("table_id"), *conditions)
 
 
-_C, _SEQUENCE = s.table_commits, sa.bindparam("sequence")
+_C = s.table_commits
+_SEQUENCE: sa.BindParameter[int] = sa.bindparam("sequence")
 _LAST = Prepared(_commits(_C.c.version <= _VERSION).order_by(_C.c.version.desc(), _C.c.ordinal.desc()).limit(1))
 _FIRST_OF = Prepared(
     _commits(_C.c.version <= _VERSION, _C.c.sequence == _SEQUENCE).order_by(_C.c.version, _C.c.ordinal).limit(1)

@@ -299,7 +299,9 @@ def _touched(connection: sa.Connection, table_id: UUID, since: int, until: int) 
 
 
 def _touching() -> tuple[Prepared, ...]:
-    p, since, until = s.segment_spans, sa.bindparam("since"), sa.bindparam("until")
+    p = s.segment_spans
+    since: sa.BindParameter[int] = sa.bindparam("since")
+    until: sa.BindParameter[int] = sa.bindparam("until")
 
     def within(column: sa.Column[int]) -> sa.ColumnElement[bool]:
         return sa.and_(column > since, column <= until)
