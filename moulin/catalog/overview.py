@@ -40,10 +40,10 @@ class OverviewCatalog:
         with self._pool.read() as connection:
             return browse.commits_page(connection, table_id, before, limit)
 
-    def activity(self, since: int, before: int | None, limit: int) -> list[Activity]:
-        """Versions after `since` and before `before`, newest first, with what they did to tables."""
+    def activity(self, since: int, before: int | None, limit: int, most: int = 50) -> list[Activity]:
+        """Versions after `since` and before `before`, newest first, each with at most `most` of its changes."""
         with self._pool.read() as connection:
-            return browse.activity(connection, since, before, limit)
+            return browse.activity(connection, since, before, limit, most)
 
     def versions_by_time(self, since_ns: int, step_ns: int) -> dict[int, int]:
         """How many versions were committed in each step of time, by its number."""

@@ -6,31 +6,36 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.exceptions import HTTPException, RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import moulin
 from moulin.console import assets
 from moulin.console.api import access, changes, events, history, lake, machinery, parts, session, tables, trash
 from moulin.console.api.requests import OPEN, ROLE, Console, NotModified, Readers
-from moulin.errors import InvalidInput, MoulinError
+from moulin.errors import InvalidInput, MoulinError, NotFound, PermissionDenied, Unsupported
 from moulin.ingest.flow import FlowWatch
-from moulin.network.answers import answer
-from moulin.network.callers import COOKIE_PATH, Role, RouteRule
+from moulin.network.answers import answer, answer_with
+from moulin.network.callers import COOKIE_PATH, Role, RouteRule, caller
 
 PREFIX: Final = COOKIE_PATH
 _ROUTERS: Final = tuple(
     part.router for part in (session, lake, events, tables, parts, history, changes, trash, machinery, access)
 )
+LARGEST_BODY: Final = 1 << 20
+"""Bytes of a request. Whoever logs in has no token yet."""
 _LOOKS: Final = frozenset({"GET", "HEAD"})
+_OTHERWISE: Final = {404: NotFound, 405: Unsupported}
 
 
 def build(console: Console) -> FastAPI:
     """The API of a lake. Its description is at `/openapi.json` below it."""
-    app = FastAPI(title="Moulin", version=moulin.__version__, docs_url=None, redoc_url=None)
+    checks = [Depends(_require_role)]
+    app = FastAPI(title="Moulin", version=moulin.__version__, docs_url=None, redoc_url=None, dependencies=checks)
     app.state.console, app.state.pulse = console, events.Pulse(console)
     for router in _ROUTERS:
         app.include_router(router)
@@ -43,6 +48,11 @@ def build(console: Console) -> FastAPI:
     async def _refuse_shape(request: Request, error: RequestValidationError) -> Response:
         return answer(InvalidInput(_sentence(error.errors())))
 
+    @app.exception_handler(AnyHTTPException)
+    async def _refuse_otherwise(request: Request, error: AnyHTTPException) -> Response:
+        kind = _OTHERWISE.get(error.status_code, InvalidInput).__name__
+        return answer_with(error.status_code, kind, f"{error.detail.rstrip('.')}. See {PREFIX}/openapi.json.")
+
     @app.exception_handler(NotModified)
     async def _known(request: Request, known: NotModified) -> Response:
         return Response(status_code=304, headers={"ETag": known.tag})
@@ -52,7 +62,10 @@ def build(console: Console) -> FastAPI:
 
 
 class _Guards:
-    """Adds the headers that keep answers from pages of others. Plain ASGI, so that streams stay streams."""
+    """Bounds what is read of a request, and adds the headers that keep answers from pages of others.
+
+    Plain ASGI, so that streams stay streams.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -65,7 +78,17 @@ class _Guards:
                 headers.setdefault("Cache-Control", "no-cache")
             await send(message)
 
-        await self._app(scope, receive, send_guarded)
+        taken = 0
+
+        async def receive_bounded() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > LARGEST_BODY:
+                raise HTTPException(413, f"A request has at most {LARGEST_BODY >> 10} KiB.")
+            return message
+
+        await self._app(scope, receive_bounded, send_guarded)
 
 
 def _sentence(found: Iterable[Any]) -> str:
@@ -84,12 +107,24 @@ def api_routes(router: APIRouter) -> list[APIRoute]:
     return [route for route in router.routes if isinstance(route, APIRoute)]
 
 
-def _rule(route: APIRoute) -> RouteRule:
+async def _require_role(request: Request) -> None:
+    """The role of the route that answers. The gate read the path by itself, and may have taken it for another route."""
+    role = _role(request.scope["route"])
+    if role is not None and caller.get().role < role:
+        raise PermissionDenied(f"This takes the role {role.name.lower()}: send a token that has it.")
+
+
+def _role(route: APIRoute) -> Role | None:
     named = (route.openapi_extra or {}).get(ROLE, Role.ADMIN.name.lower())
-    role = None if named == OPEN else Role[named.upper()]
+    return None if named == OPEN else Role[named.upper()]
+
+
+def _rule(route: APIRoute) -> RouteRule:
     pattern = route.path_regex.pattern.removeprefix("^").removesuffix("$")
     methods = frozenset(route.methods or ())
-    return RouteRule(methods | _LOOKS if "GET" in methods else methods, re.compile(re.escape(PREFIX) + pattern), role)
+    return RouteRule(
+        methods | _LOOKS if "GET" in methods else methods, re.compile(re.escape(PREFIX) + pattern), _role(route)
+    )
 
 
 def mount(app: FastAPI, readers: Readers | None = None) -> None:

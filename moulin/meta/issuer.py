@@ -8,6 +8,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -139,9 +140,11 @@ def _time(claims: Mapping[str, Any], name: str, *, required: bool = False) -> fl
     value = claims.get(name)
     if value is None and not required:
         return 0.0
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise _refused(f"its claim {name!r} is no time")
-    return float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        with suppress(OverflowError):  # of a whole number that no float holds
+            if math.isfinite(value):
+                return float(value)
+    raise _refused(f"its claim {name!r} is no time")
 
 
 def _values(claims: Mapping[str, Any], claim: str) -> Sequence[str]:

@@ -52,5 +52,10 @@ def test_pages_and_figures_are_those_of_whole_lists(lake: Lake) -> None:
         newest = overview.activity(0, None, 3)
         assert [one.version for one in newest] == [lake.version, lake.version - 1, lake.version - 2]
         assert newest[0].changes[0].database == "a@exp"
+        whole, first = (overview.activity(0, None, 1000, most) for most in (1000, 1))
+        assert [(one.version, one.tables, one.changes[:1]) for one in whole] == [
+            (one.version, one.tables, one.changes) for one in first
+        ]
+        assert all(one.tables == len({change.table_id for change in one.changes}) for one in whole)
         assert [one.version for one in overview.activity(0, newest[-1].version, 1000)][-1] == 1
         assert sum(overview.versions_by_time(0, 60_000_000_000).values()) == lake.version

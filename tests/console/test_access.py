@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +15,7 @@ from uuid import UUID
 import httpx
 import pytest
 
+from moulin.console.api import events as streams
 from moulin.console.api.requests import OPEN, ROLE
 from moulin.console.app import _ROUTERS, api_routes
 from moulin.lake import Lake
@@ -51,6 +54,19 @@ def test_each_role_gets_through_to_its_own_routes_and_to_no_other(lake: Lake, se
             answer = api.request(method, path, headers={"authorization": f"Bearer {secret}"})
             allowed = role >= Role[needed.upper()]
             assert (answer.status_code not in (401, 403)) == allowed, (method, path, role, answer.text)
+
+
+@pytest.mark.parametrize("path", ["//access/tokens%0A", "/access/tokens%0A", "//access/tokens", "/access%2Ftokens"])
+def test_a_path_that_is_spelled_strangely_takes_no_lower_role(
+    lake: Lake, serve: Serve, access: AccessFile, path: str
+) -> None:
+    api = serve(lake, access)
+    headers = {"authorization": f"Bearer {access.create('low', Role.WRITE)}"}
+    asked = f"http://127.0.0.1:{api.port}/api/v1{path}"
+    assert httpx.get(asked, headers=headers).status_code in (403, 404)
+    made = httpx.post(asked, headers=headers, json={"name": "high", "role": "admin"})
+    assert made.status_code in (403, 404)
+    assert [one.name for one in access.tokens()] == ["low"]
 
 
 def test_the_description_names_every_route_and_role(lake: Lake, serve: Serve, access: AccessFile) -> None:
@@ -173,3 +189,35 @@ def test_the_page_may_run_nothing_but_its_own(lake: Lake, serve: Serve, access: 
     assert httpx.get(root, headers={"if-none-match": page.headers["etag"]}).status_code == 304
     for path in ("/assets/%2e%2e/app.py", "/assets/..%2fapp.py", "/assets/vendor/SHA256SUMS", "/assets/none.js"):
         assert httpx.get(root + path).status_code in (401, 404), path
+
+
+def test_a_large_body_is_not_read_from_whoever_has_no_token(lake: Lake, serve: Serve, access: AccessFile) -> None:
+    access.create("x", Role.READ)
+    api = serve(lake, access)
+    answer = api.post("/session", json={"token": "x" * (2 << 20)})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, 413)
+    chunks = (b'{"token":"' if at == 0 else b"x" * 65536 for at in range(40))
+    assert api.post("/session", content=chunks, headers={"content-type": "application/json"}).status_code == 413
+
+
+def test_every_refusal_has_one_shape(lake: Lake, serve: Serve) -> None:
+    api = serve(lake)
+    deep = b"[" * 100_000
+    for answer in (api.get("/nothing"), api.put("/me"), api.post("/session", content=b'{"token":' + deep)):
+        error = answer.json()["error"]
+        assert error["code"] == answer.status_code, error
+        assert set(error) == {"type", "message", "code"}
+
+
+def test_no_more_streams_are_open_than_are_counted(lake: Lake, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MOST_STREAMS", 3)
+    api = serve(lake)
+    request = b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for _ in range(2):  # those of the first round give their places back
+        with ExitStack() as stack:
+            sockets = [stack.enter_context(socket.create_connection(("127.0.0.1", api.port))) for _ in range(12)]
+            for one in sockets:
+                one.sendall(request)
+            found = [one.recv(12) for one in sockets]
+            assert sorted(found) == [b"HTTP/1.1 200"] * 3 + [b"HTTP/1.1 503"] * 9
+        time.sleep(0.6)

@@ -1,18 +1,22 @@
-"""Engines that want a process of their own: `python -m tests.interop.own_process ENGINE TARGET TABLE...`.
+"""Engines in a process of their own: `python -m tests.interop.own_process TARGET`.
 
-Each TABLE is the folder of an Iceberg table below the working directory; its rows go to TARGET/<place>.arrow.
+Its input is JSON: the place of the first question to answer, and all questions. Each is an engine and what it reads:
+the folder of an Iceberg table below the working directory, or the metadata of one. The rows go to
+TARGET/<place>.arrow, or why there are none to TARGET/<place>.failed.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 
-Read = Callable[[str], pa.Table]
+from tests.interop import engines
+from tests.interop.engines import Read, duckdb_filtered
 
 
 @contextmanager
@@ -57,12 +61,32 @@ def daft() -> Iterator[Read]:
 ENGINES = {"clickhouse (chdb)": clickhouse, "sail": sail, "daft": daft}
 
 
-def main(engine: str, target: str, *tables: str) -> None:
-    with ENGINES[engine]() as read:
-        for place, folder in enumerate(tables):
-            found = read(folder)
-            with pa.OSFile(f"{target}/{place}.arrow", "wb") as sink, pa.ipc.new_file(sink, found.schema) as writer:
-                writer.write_table(found)
+def reader(engine: str, running: ExitStack) -> Read:
+    if engine in ENGINES:
+        return running.enter_context(ENGINES[engine]())
+    return duckdb_filtered if engine == "duckdb filtered" else engines.ENGINES[engine]
+
+
+def answer(read: Read, asked: str, file: Path) -> None:
+    try:
+        found = read(asked)
+    except BaseException as error:  # noqa: BLE001 - what is written in Rust panics with one that is no Exception
+        file.with_suffix(".failed").write_text(f"{type(error).__name__}: {error}"[:2000])
+        return
+    part = file.with_suffix(".part")
+    with pa.OSFile(str(part), "wb") as sink, pa.ipc.new_file(sink, found.schema) as writer:
+        writer.write_table(found)
+    part.rename(file)
+
+
+def main(target: str) -> None:
+    first, questions = json.load(sys.stdin)
+    with ExitStack() as running:
+        started: dict[str, Read] = {}
+        for place, (engine, asked) in list(enumerate(questions))[first:]:
+            if engine not in started:
+                started[engine] = reader(engine, running)
+            answer(started[engine], asked, Path(target) / f"{place}.arrow")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from moulin.iceberg.projection.projection import Projection, project
 from moulin.lake import Lake
 from moulin.table.table import Table
 from tests.iceberg.conftest import lake as lake  # a fixture
-from tests.interop.engines import ENGINES, duckdb_connection, rows
+from tests.interop.engines import ENGINES, answers, duckdb_connection, rows
 
 ID = ("id", "long", False)
 DATAFUSION = "datafusion (pyiceberg-core)"
@@ -80,11 +80,20 @@ def zoned(lake: Lake) -> Table:
     return table
 
 
+def uuid_default(lake: Lake) -> Table:
+    table = lake.create_table("shop.t", [ID])
+    table.append([{"id": 1}])
+    table.add_column("v", "uuid", "00000000-0000-0000-0000-000000000001")
+    table.append([{"id": 2}])
+    return table
+
+
 LIMITS: dict[str, tuple[str, Callable[[Lake], Table], list[str]]] = {
     "dates": (engines.DATES, dates, ["pyiceberg", "polars", "polars native", DATAFUSION]),
     "a struct": (engines.STRUCTS, structs("struct<a: int>", "s"), [DATAFUSION]),
     "a struct in a list": (engines.STRUCTS, structs("list<struct<a: int>>", "s.element"), [DATAFUSION]),
     "a struct in a map": (engines.STRUCTS, structs("map<string, struct<a: int>>", "s.value"), [DATAFUSION]),
+    "a default UUID": (engines.UUID_DEFAULTS, uuid_default, [DATAFUSION]),
     "zoned nanoseconds": (engines.ZONED_NANOSECONDS, zoned, ["duckdb"]),
     "partitions by nanoseconds": (
         engines.NANOSECOND_PARTITIONS,
@@ -141,6 +150,36 @@ def test_engines_prove_their_limits(limit: str, lake: Lake) -> None:
         else:
             assert reader.reads, reader
             assert rows(ENGINES[engine](made.location), table.schema) == rows(table.scan().to_arrow(), table.schema)
+
+
+def field_default(lake: Lake) -> Table:
+    table = lake.create_table("shop.t", [ID, ("s", "struct<a: int>")])
+    table.append([{"id": 1, "s": {"a": 1}}])
+    table.add_column("s.b", "int", 5)
+    table.append([{"id": 2, "s": {"a": 2}}])
+    return table
+
+
+APART: list[tuple[str, str, Callable[[Lake], Table]]] = [
+    ("clickhouse (chdb)", engines.MISSING_DEFAULTS, field_default),
+    ("clickhouse (chdb)", engines.UUID_PARTITIONS, partitioned("uuid", "00000000-0000-0000-0000-000000000001")),
+    ("sail", engines.LOST_PARTITIONS, lost),
+]
+
+
+def test_engines_apart_prove_their_limits(lake: Lake, tmp_path: Path) -> None:
+    questions, tables = [], []
+    for place, (engine, feature, make) in enumerate(APART):
+        table = make(lake)
+        said = able(lake, project(lake.context, table.id))[engine]
+        assert not said.reads
+        assert feature in str(said.reason)
+        table.export_iceberg(tmp_path / f"export{place}")
+        questions.append((engine, f"export{place}"))
+        tables.append((rows(table.scan().to_arrow(), table.schema), table.schema))
+        lake.drop_table("shop.t")
+    for found, (expected, schema), asked in zip(answers(tmp_path, questions), tables, APART, strict=True):
+        assert isinstance(found, str) or rows(found, schema) != expected, asked[:2]
 
 
 @pytest.mark.parametrize("make", [dates, structs("struct<a: int>", "s"), lost, only_lost])

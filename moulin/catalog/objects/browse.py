@@ -34,11 +34,12 @@ class LakeFigures:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """One version of the lake, with the tables that it changed: none for one that is about names alone."""
+    """One version of the lake: how many `tables` it changed (none: it is about names alone), and its first changes."""
 
     version: int
     timestamp_ns: int
     kind: str
+    tables: int
     changes: tuple[TableChange, ...]
 
 
@@ -102,29 +103,64 @@ def commits_page(
     return history.of_table(connection, tables.find_by_id(connection, table_id), limit, before)
 
 
-def activity(connection: sa.Connection, since: int, before: int | None, limit: int) -> list[Activity]:
-    """Versions after `since` and before `before`, newest first, with what they did to tables.
+def activity(connection: sa.Connection, since: int, before: int | None, limit: int, most: int) -> list[Activity]:
+    """Versions after `since` and before `before`, newest first, each with at most `most` things that it did to tables.
 
     A table's commits are looked up by its id. Only tables that changed since the oldest of these versions are asked.
     """
-    v, c, t, d = s.versions, s.table_commits, s.tables, s.databases
+    v = s.versions
     query = sa.select(v).where(v.c.version > since).order_by(v.c.version.desc()).limit(limit)
     versions = connection.execute(query if before is None else query.where(v.c.version < before)).all()
     if not versions:
         return []
     low, high = versions[-1].version, versions[0].version
     changes: dict[int, list[TableChange]] = {}
-    found = (
-        sa.select(c, t.c.name, d.c.name.label("database"))
-        .select_from(t.join(d, d.c.id == t.c.database_id).join(c, c.c.table_id == t.c.id))
-        .where(t.c.head_version >= low, c.c.version >= low, c.c.version <= high, c.c.kind != history.EXPIRED)
-        .order_by(c.c.version.desc(), d.c.name, t.c.name, c.c.ordinal)
-    )
-    for row in connection.execute(found):
+    for row in connection.execute(_changes(low, high, most)):
         summary = {key: str(value) for key, value in row.summary.items()}
         change = TableChange(row.table_id, row.database, row.name, str(row.kind), row.added_rows, summary)
         changes.setdefault(row.version, []).append(change)
-    return [Activity(one.version, one.timestamp_ns, one.kind, tuple(changes.get(one.version, ()))) for one in versions]
+    counts = {row.version: row.tables for row in connection.execute(_changed_tables(low, high))}
+    return [
+        Activity(
+            one.version, one.timestamp_ns, one.kind, counts.get(one.version, 0), tuple(changes.get(one.version, ()))
+        )
+        for one in versions
+    ]
+
+
+def _commits_between(low: int, high: int) -> tuple[sa.FromClause, sa.ColumnElement[bool]]:
+    c, t = s.table_commits, s.tables
+    between = sa.and_(t.c.head_version >= low, c.c.version >= low, c.c.version <= high, c.c.kind != history.EXPIRED)
+    return t.join(c, c.c.table_id == t.c.id), between
+
+
+def _changed_tables(low: int, high: int) -> sa.Select[Any]:
+    """Each version, and how many tables it changed."""
+    c = s.table_commits
+    source, between = _commits_between(low, high)
+    count = sa.func.count(c.c.table_id.distinct()).label("tables")
+    return sa.select(c.c.version, count).select_from(source).where(between).group_by(c.c.version)
+
+
+def _changes(low: int, high: int, most: int) -> sa.Select[Any]:
+    """The first changes of each version. Ranked by what is small: a version may have changed every table."""
+    c, t, d = s.table_commits, s.tables, s.databases
+    source, between = _commits_between(low, high)
+    by_name = (d.c.name, t.c.name, c.c.ordinal)
+    rank = sa.func.row_number().over(partition_by=c.c.version, order_by=by_name).label("rank")
+    ranked = (
+        sa.select(c.c.table_id, c.c.version, c.c.ordinal, t.c.name, d.c.name.label("database"), rank)
+        .select_from(source.join(d, d.c.id == t.c.database_id))
+        .where(between)
+        .subquery()
+    )
+    same = sa.and_(c.c.table_id == ranked.c.table_id, c.c.version == ranked.c.version, c.c.ordinal == ranked.c.ordinal)
+    return (
+        sa.select(c, ranked.c.name, ranked.c.database)
+        .select_from(ranked.join(c, same))
+        .where(ranked.c.rank <= most)
+        .order_by(c.c.version.desc(), ranked.c.rank)
+    )
 
 
 def versions_by_time(connection: sa.Connection, since_ns: int, step_ns: int) -> dict[int, int]:

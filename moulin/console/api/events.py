@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from moulin.console.api.requests import Console, ConsoleOf, takes
 from moulin.errors import MoulinError, Unavailable
@@ -60,35 +61,46 @@ async def follow(request: Request, console: ConsoleOf) -> StreamingResponse:
         raise Unavailable(f"{MOST_STREAMS} streams of events are open: ask /api/v1/lake every few seconds instead.")
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     events = _events(console, pulse, request.scope[IDENTIFY])
-    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+    return _Counted(pulse, events, headers)
+
+
+class _Counted(StreamingResponse):
+    """A stream that counts from the moment it is let in, however early its client leaves."""
+
+    def __init__(self, pulse: Pulse, events: AsyncIterator[str], headers: dict[str, str]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._pulse = pulse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._pulse.streams += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._pulse.streams -= 1
 
 
 async def _events(console: Console, pulse: Pulse, identify: Identify) -> AsyncIterator[str]:
     told: dict[str, Any] | None = None
     beat = -_BEAT_SECONDS
-    pulse.streams += 1
-    try:
-        while not console.stopping.is_set():
-            try:
-                await identify()
-                recent = pulse.recent()
-                state = recent if recent is not None else await asyncio.to_thread(pulse.look)
-            except Unavailable:  # the catalog, or the file of tokens: the beat stops until it is back
-                await asyncio.sleep(_WAKE_SECONDS)
-                continue
-            except MoulinError:
-                yield _event("end", {"reason": "signed-out"})
-                return
-            if state != told:
-                told = state
-                yield _event("state", state)
-            if time.monotonic() - beat >= _BEAT_SECONDS:
-                beat = time.monotonic()
-                yield _event("beat", {"at": str(time.time_ns())})
+    while not console.stopping.is_set():
+        try:
+            await identify()
+            recent = pulse.recent()
+            state = recent if recent is not None else await asyncio.to_thread(pulse.look)
+        except Unavailable:  # the catalog, or the file of tokens: the beat stops until it is back
             await asyncio.sleep(_WAKE_SECONDS)
-        yield _event("end", {"reason": "stopping"})
-    finally:
-        pulse.streams -= 1
+            continue
+        except MoulinError:
+            yield _event("end", {"reason": "signed-out"})
+            return
+        if state != told:
+            told = state
+            yield _event("state", state)
+        if time.monotonic() - beat >= _BEAT_SECONDS:
+            beat = time.monotonic()
+            yield _event("beat", {"at": str(time.time_ns())})
+        await asyncio.sleep(_WAKE_SECONDS)
+    yield _event("end", {"reason": "stopping"})
 
 
 def _event(name: str, data: dict[str, Any]) -> str:

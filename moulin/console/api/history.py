@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Final
 from uuid import UUID
 
 import pyarrow as pa
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 
+from moulin.catalog.catalog import Catalog
 from moulin.console.api.requests import (
     BY_VERSION,
     USUAL,
@@ -23,7 +24,7 @@ from moulin.console.api.requests import (
     to_cursor,
 )
 from moulin.console.api.shapes import Int64, Page, Rows, Shape, rows_of
-from moulin.errors import InvalidInput
+from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.publication import schema_changes
 from moulin.model.tags import shown
 from moulin.network.callers import Role
@@ -32,6 +33,8 @@ from moulin.table.read.feed import Feed
 router = APIRouter(tags=["tables"], dependencies=BY_VERSION)
 READ = takes(Role.READ)
 _VERSION = Query(ge=0, lt=1 << 63)
+MOST_ROWS_GONE: Final = 50_000_000
+"""Rows of replaced segments that a diff may match: the id of each is in memory."""
 
 
 class Commit(Shape):
@@ -86,6 +89,7 @@ def list_commits(table_id: UUID, catalog: CatalogOf, cursor: Cursor = None, limi
 @router.get("/tables/{table_id}/diff", **READ)
 def show_diff(
     table_id: UUID,
+    request: Request,
     console: ConsoleOf,
     catalog: CatalogOf,
     since: Annotated[int, _VERSION],
@@ -97,9 +101,16 @@ def show_diff(
         raise InvalidInput(f"A diff goes from an older version to a newer one, not from {since} to {until}.")
     old, new = catalog.table_by_id(table_id, since), catalog.table_by_id(table_id, until)
     before, after = shown(old.properties), shown(new.properties)
-    held = [{one.facts.number for one in catalog.segments(table_id, v, with_columns=False)} for v in (since, until)]
+    held = [_rows_of_segments(catalog, table_id, version) for version in (since, until)]
+    gone = sum(rows for number, rows in held[0].items() if number not in held[1])
+    if gone > MOST_ROWS_GONE:
+        raise FailedPrecondition(
+            f"Segments of {gone} rows were replaced between these versions, and a diff here matches at most "
+            f"{MOST_ROWS_GONE}: choose versions that are nearer to each other, or read `table.changes` with a program."
+        )
     feed = table_of(console, table_id).changes(since, until, net=True)
-    with console.reading():
+    with console.reading(request) as go_on:
+        feed = feed.bounded(go_on)
         counts, rows = feed.counts(), _first_rows(feed, until, limit)
     return Diff(
         since=since,
@@ -110,13 +121,19 @@ def show_diff(
             for name in sorted(before.keys() | after.keys())
             if before.get(name) != after.get(name)
         },
-        segments_added=len(held[1] - held[0]),
-        segments_removed=len(held[0] - held[1]),
+        segments_added=len(held[1].keys() - held[0].keys()),
+        segments_removed=len(held[0].keys() - held[1].keys()),
         inserted=counts.get("insert", 0),
         updated=counts.get("update_after", 0),
         deleted=counts.get("delete", 0),
         rows=rows,
     )
+
+
+def _rows_of_segments(catalog: Catalog, table_id: UUID, version: int) -> dict[int, int]:
+    """How many rows each live segment has, by its number."""
+    live = catalog.segments(table_id, version, with_columns=False)
+    return {one.facts.number: one.facts.rows for one in live}
 
 
 def _first_rows(feed: Feed, version: int, limit: int) -> Rows:

@@ -133,7 +133,7 @@ def show_activity(
 ) -> Page[Happened]:
     """What happened, newest first: every version, with the tables that it changed."""
     key = from_cursor(cursor, int)
-    found = catalog.overview.activity(since, None if key is None else key[0], limit + 1)
+    found = catalog.overview.activity(since, None if key is None else key[0], limit + 1, _CHANGES)
     more = to_cursor(found[limit - 1].version) if len(found) > limit else None
     return Page(items=[_happened(one) for one in found[:limit]], next_cursor=more)
 
@@ -147,10 +147,9 @@ def _happened(one: Activity) -> Happened:
             added_rows=change.added_rows,
             summary=dict(change.summary),
         )
-        for change in one.changes[:_CHANGES]
+        for change in one.changes
     ]
-    tables = len({change.table_id for change in one.changes})
-    return Happened(version=one.version, at=one.timestamp_ns, kind=one.kind, tables=tables, changes=changes)
+    return Happened(version=one.version, at=one.timestamp_ns, kind=one.kind, tables=one.tables, changes=changes)
 
 
 @router.get("/search", dependencies=BY_VERSION, **READ)

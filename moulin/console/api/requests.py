@@ -9,12 +9,14 @@ import binascii
 import json
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol, TypeVar
 from uuid import UUID
 
+from anyio import from_thread
 from fastapi import Depends, Query, Request, Response
 
 from moulin.catalog.catalog import Catalog
@@ -28,6 +30,8 @@ ROLE = "x-moulin-role"
 OPEN = "none"
 MOST_READS = 4
 _READ_WAIT = 5.0
+READ_SECONDS = 20.0
+"""How long rows are read for one request."""
 Item = TypeVar("Item")
 
 
@@ -87,12 +91,24 @@ class Console:
     reads: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_READS))
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
-        """For as long as rows are read: few callers at a time, so that the rest of the server goes on."""
+    def reading(self, request: Request) -> Iterator[Callable[[], None]]:
+        """For as long as rows are read: few callers at a time, so that the rest of the server goes on.
+
+        The value is called between steps, and raises Unavailable when the time is over or the client is gone.
+        """
+        end = time.monotonic() + READ_SECONDS
+
+        def go_on() -> None:
+            if time.monotonic() > end:
+                raise Unavailable(f"This takes longer than {READ_SECONDS:g} seconds: read it with a program instead.")
+            if from_thread.run(request.is_disconnected):
+                raise Unavailable("The client is gone.")
+
         if not self.reads.acquire(timeout=_READ_WAIT):
             raise Unavailable(f"{MOST_READS} others read rows just now: ask again in a moment.")
         try:
-            yield
+            go_on()
+            yield go_on
         finally:
             self.reads.release()
 

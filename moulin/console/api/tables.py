@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+import pyarrow as pa
+from fastapi import APIRouter, Query, Request
 
 from moulin.console.api.requests import (
     BY_VERSION,
@@ -199,12 +201,20 @@ def _detail(state: TableState, stats: TableStats, location: str) -> TableDetail:
 @router.get("/tables/{table_id}/rows", **READ)
 def preview_rows(
     table_id: UUID,
+    request: Request,
     console: ConsoleOf,
     version: Version = None,
     limit: Annotated[int, Query(ge=1, le=500, description="How many rows at most.")] = 50,
 ) -> Rows:
     """Some rows of a version: what is committed, in no order."""
     table = table_of(console, table_id)
-    with console.reading(), table.at(version=table.state().version if version is None else version) as snapshot:
-        found = snapshot.scan(limit=limit + 1).to_arrow()
+    at = table.state().version if version is None else version
+    with console.reading(request) as go_on, table.at(version=at) as snapshot:
+        scan = snapshot.scan(limit=limit + 1)
+        batches = []
+        with closing(scan.to_batches()) as found_batches:
+            for batch in found_batches:
+                go_on()
+                batches.append(batch)
+        found = pa.Table.from_batches(batches, scan.schema)
     return rows_of(found.slice(0, limit), snapshot.version, more=found.num_rows > limit)

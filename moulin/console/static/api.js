@@ -18,7 +18,7 @@ export class Refused extends Error {
   }
 }
 
-async function send(method, path, body, headers = {}) {
+async function send(method, path, body, headers = {}, signal = undefined) {
   let answer;
   try {
     answer = await fetch(BASE + path, {
@@ -26,6 +26,7 @@ async function send(method, path, body, headers = {}) {
       headers: body === undefined ? headers : { ...headers, "content-type": "application/json" },
       body: body === undefined ? undefined : JSON.stringify(body),
       cache: "no-store",
+      signal,
     });
   } catch {
     throw new Refused(0, "Unreachable", "The server cannot be reached.");
@@ -45,9 +46,9 @@ export function forget() {
   signedOut.value = true;
 }
 
-export async function get(path) {
+export async function get(path, signal) {
   const before = known.get(path);
-  const answer = await send("GET", path, undefined, before ? { "if-none-match": before.tag } : {});
+  const answer = await send("GET", path, undefined, before ? { "if-none-match": before.tag } : {}, signal);
   if (answer.status === 304) return before.data;
   const data = await answer.json();
   const tag = answer.headers.get("etag");

@@ -6,19 +6,24 @@ import { tick } from "./live.js";
 
 const EMPTY = { data: null, error: null };
 
-// One answer. `path` null asks for nothing; `every` asks again after so many seconds, whatever happened.
+// One answer. `path` null asks for nothing; `every` asks again after so many seconds, whatever happened. A question that
+// nobody waits for any more is taken back, and none is asked again before its answer is here.
 export function useResource(path, every = 0) {
   const [found, set] = useState({ path, ...EMPTY });
   const [turn, setTurn] = useState(0);
+  const asking = useRef(null);
   const changed = tick.value;
   useEffect(() => {
     if (path === null) return undefined;
-    let live = true;
-    get(path).then(
-      (data) => live && set((old) => (old.path === path && old.data === data && !old.error ? old : { path, data, error: null })),
-      (error) => live && set((old) => ({ path, data: old.path === path ? old.data : null, error })),
-    );
-    return () => { live = false; };
+    const mine = { path, stop: new AbortController(), busy: false, late: false };
+    asking.current = mine;
+    return () => {
+      asking.current = null;
+      mine.stop.abort();
+    };
+  }, [path]);
+  useEffect(() => {
+    if (asking.current) ask(asking.current, set, asking);
   }, [path, changed, turn]);
   useEffect(() => {
     if (!every) return undefined;
@@ -27,6 +32,28 @@ export function useResource(path, every = 0) {
   }, [every]);
   const again = useCallback(() => setTurn((old) => old + 1), []);
   return { ...(found.path === path ? found : EMPTY), again };
+}
+
+async function ask(mine, set, asking) {
+  const { path } = mine;
+  if (mine.busy) {
+    mine.late = true;
+    return;
+  }
+  mine.busy = true;
+  do {
+    mine.late = false;
+    let next;
+    try {
+      const data = await get(path, mine.stop.signal);
+      next = (old) => (old.path === path && old.data === data && !old.error ? old : { path, data, error: null });
+    } catch (error) {
+      next = (old) => ({ path, data: old.path === path ? old.data : null, error });
+    }
+    if (asking.current !== mine) return;
+    set(next);
+  } while (mine.late);
+  mine.busy = false;
 }
 
 // A list in pages. `more` loads the next one; a change loads the first ones again.

@@ -52,7 +52,7 @@ def format_version(state: TableState) -> int:
         raise InvalidInput(f"Property {FORMAT_PROPERTY!r} of {state.full_name} is 1, 2 or 3, not {text!r}.")
     if text == "1" and state.last_sequence:
         text = "2"
-    if text != "3" and (reason := _needs_v3(state.schema)):
+    if text != "3" and (reason := needs_v3(state.schema)):
         raise FailedPrecondition(
             f"{state.full_name} cannot be an Iceberg table of format version {text}: {reason}. "
             f"Set its property {FORMAT_PROPERTY!r} to 3."
@@ -60,7 +60,7 @@ def format_version(state: TableState) -> int:
     return int(text)
 
 
-def _needs_v3(schema: Schema) -> str | None:
+def needs_v3(schema: Schema) -> str | None:
     for field_id in schema.field_ids:
         field = schema.find_field(field_id)
         if isinstance(field.field_type, TimestampNanoType | TimestamptzNanoType):

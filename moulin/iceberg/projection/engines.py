@@ -1,6 +1,8 @@
 """Which engines read a table as it is, and why not. The facts are data: what each engine did with such tables.
 
 `tests/interop` checks the engines that can be installed against this page. Versions are those that were looked at.
+An engine that shows null lists, maps or structs as empty ones counts as one that reads them: ClickHouse has no others,
+and pyiceberg does so with lists of structs.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from moulin.model.facts import SegmentFacts
 V3 = "format version 3"
 VECTORS = "deletion vectors"
 DEFAULTS = "columns with a default for older rows"
+MISSING_DEFAULTS = "columns with a default for files that lack them"
+UUID_DEFAULTS = "columns of UUIDs with a default for files that lack them"
 NANOSECONDS = "nanosecond timestamps"
 ZONED_NANOSECONDS = "nanosecond timestamps with a zone"
 NANOSECOND_PARTITIONS = "partitions by nanosecond timestamps"
@@ -43,7 +47,7 @@ _ENGINES: tuple[tuple[str, str, dict[str, str]], ...] = (
         "datafusion (pyiceberg-core)",
         "54.1.0 (0.11.0)",
         {
-            DEFAULTS: "fails",
+            UUID_DEFAULTS: "fails",
             NEWER_SCHEMA: "shows the columns of the snapshot",
             DATES: "shows null instead, and finds fewer rows",
             STRUCTS: "fails",
@@ -52,8 +56,16 @@ _ENGINES: tuple[tuple[str, str, dict[str, str]], ...] = (
             UUID_PARTITIONS: "fails",
         },
     ),
-    ("sail", "0.7.2", {NANOSECONDS: "fails"}),
-    ("clickhouse (chdb)", "26.9", {VECTORS: "fails", DEFAULTS: "fails"}),
+    ("sail", "0.7.2", {NANOSECONDS: "fails", LOST_PARTITIONS: "fails"}),
+    (
+        "clickhouse (chdb)",
+        "26.9",
+        {
+            VECTORS: "fails",
+            MISSING_DEFAULTS: "shows null instead",
+            UUID_PARTITIONS: "fails",
+        },
+    ),
     ("daft", "0.7.26", {VECTORS: "fails", DEFAULTS: "shows null instead"}),
     ("icebird", "0.3.1", {VECTORS: "crashes", DEFAULTS: "leaves the column out"}),
     ("iceberg-java", "1.5.2", {V3: "refuses it", FIXED_PARTITIONS: "fails"}),
@@ -85,6 +97,7 @@ def features(metadata: Json, files: Iterable[SegmentFacts] | None = None) -> set
     return {
         *_features(metadata, current),
         *_old_types(current, schemas.values()),
+        *_filled_in(current, schemas.values()),
         *_partitions(current, list(specs.values()), metadata["schemas"]),
     }
 
@@ -117,6 +130,28 @@ def _old_types(current: Json, schemas: Iterable[Json]) -> Iterator[str]:
                 yield DATES
             if isinstance(kind, frozenset) and not now.get(number, kind) <= kind:
                 yield STRUCTS
+
+
+def _filled_in(current: Json, schemas: Iterable[Json]) -> Iterator[str]:
+    """What files of earlier schemas lack and get from a default."""
+    before = [dict(_types(schema)) for schema in schemas]
+    for field in _defaulted(current["fields"]):
+        if all(field["id"] in types for types in before):
+            continue
+        yield MISSING_DEFAULTS
+        if field["type"] == "uuid":
+            yield UUID_DEFAULTS
+
+
+def _defaulted(value: Any) -> Iterator[Json]:
+    """The fields in part of a schema that have a default for older rows."""
+    if isinstance(value, dict):
+        if value.get("initial-default") is not None:
+            yield value
+        value = [value.get(name) for name in ("type", "fields", "element", "key", "value")]
+    if isinstance(value, list):
+        for inner in value:
+            yield from _defaulted(inner)
 
 
 def _types(struct: Json) -> Iterator[tuple[int, Any]]:

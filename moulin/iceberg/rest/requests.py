@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -40,22 +41,28 @@ async def _json_body(request: Request) -> Json:
         if len(data) > MAX_BODY:
             raise RestError(413, "BadRequestException", f"A request has at most {MAX_BODY >> 20} MiB.")
     request.state.body = bytes(data)
+    body = read_json(data)
+    if not isinstance(body, dict):
+        raise InvalidInput("The request's body is a JSON object.")
+    return body
+
+
+def read_json(data: bytes | bytearray) -> Any:
+    """What JSON of a client says; InvalidInput for what is no JSON, nested deeply, infinite, or not valid Unicode."""
     try:
-        body = json.loads(data, parse_constant=_no_constant)
+        body = json.loads(data, parse_constant=_no_constant, parse_float=_finite)
     except RecursionError:
         raise InvalidInput(_TOO_DEEP) from None
     except ValueError as error:
         raise InvalidInput(f"The request's body is no JSON ({str(error)[:100]}).") from None
     if _is_deep(data, body):
         raise InvalidInput(_TOO_DEEP)
-    if not isinstance(body, dict):
-        raise InvalidInput("The request's body is a JSON object.")
     if _SURROGATE.search(data) and _is_broken(body):
         raise InvalidInput("The request's body holds half of a character, such as \\ud800 alone: send valid Unicode.")
     return body
 
 
-def _is_deep(data: bytearray, body: Any) -> bool:
+def _is_deep(data: bytes | bytearray, body: Any) -> bool:
     """Whether values are nested deeper than MAX_DEPTH; looked at level by level, before code that recurses."""
     if data.count(b"{") + data.count(b"[") <= MAX_DEPTH:
         return False
@@ -73,7 +80,15 @@ def _no_constant(text: str) -> None:
     raise ValueError(f"{text} is no JSON: send it as text")
 
 
-def _is_broken(body: Json) -> bool:
+def _finite(text: str) -> float:
+    """A number; one like 1e999 would be infinite here."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is out of range: send it as text")
+    return number
+
+
+def _is_broken(body: Any) -> bool:
     """Whether a text in a body is not valid Unicode; JSON can spell what no file or catalog can hold."""
     try:
         json.dumps(body, ensure_ascii=False).encode()

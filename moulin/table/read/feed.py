@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,12 @@ class Feed:
         self._is_plain = where is None
         self._reader = FeedReader(context.store, schema, names, predicate, context.config.scan_batch_rows)
         self.schema: pa.Schema = self._reader.arrow_schema
+
+    def bounded(self, go_on: Callable[[], None]) -> Feed:
+        """The same feed, which calls `go_on` between batches: what that raises ends the reading."""
+        found = copy(self)
+        found._reader = replace(self._reader, go_on=go_on)
+        return found
 
     def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Stream the rows of the feed. Until the last one, or `close`, the versions are pinned against clean-up."""

@@ -7,7 +7,7 @@ row ids of those that went are held in memory, with eight bytes more for each; v
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -52,12 +52,17 @@ class _Rows:
     positions: Integers | None = None
 
 
+def never_stop() -> None:
+    """Reads on to the end."""
+
+
 @dataclass(frozen=True)
 class FeedReader:
     """Reads changed rows with `schema`, by field id. Small, and sent to Spark tasks. Belongs to one thread.
 
     `schema` should let every column be null: rows may be older than a column, or younger than its removal. `columns`
     are its columns to give, after those of the feed; `predicate` is applied to each row of the feed by itself.
+    `go_on` is called between batches, and ends the reading by raising.
     """
 
     store: Store
@@ -65,6 +70,7 @@ class FeedReader:
     columns: tuple[str, ...]
     predicate: Predicate
     batch_rows: int = 131_072
+    go_on: Callable[[], None] = never_stop
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -130,6 +136,7 @@ class _OneVersion:
                 sequence=True,
                 sequence_number=rows.segment.sequence,
             ):
+                self._reader.go_on()
                 labelled = self._labelled(batch, came)
                 if labelled.num_rows:
                     yield labelled
@@ -182,6 +189,11 @@ class _OneVersion:
         return matches
 
     def _lineage(self, rows: _Rows) -> Iterator[tuple[Integers, Integers]]:
+        for found in self._stored_lineage(rows):
+            self._reader.go_on()
+            yield found
+
+    def _stored_lineage(self, rows: _Rows) -> Iterator[tuple[Integers, Integers]]:
         """Row ids and sequence numbers; not from the file when it stores none."""
         segment = rows.segment
         if not segment.facts.has_lineage and rows.positions is not None:

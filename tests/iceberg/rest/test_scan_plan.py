@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import math
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,10 @@ def test_scans_that_make_no_sense_are_refused(lake: Lake, orders: Table, client:
         error(client.post(f"{T}/plan", json=body), 400, "BadRequestException")
     error(client.post("/namespaces/shop/tables/none/plan", json={}), 404, "NoSuchTableException")
     for task in ("x", "", "eJw="):
+        error(client.post(f"{T}/tasks", json={"plan-task": task}), 404, "NoSuchPlanTaskException")
+    for value in ("1e999", "NaN", '"\\ud800"'):  # JSON of Python's, which no plan has
+        forged = f'["{orders.id}",{orders.version},[1],{{"type":"eq","term":"id","value":{value}}},false,0,[]]'
+        task = base64.urlsafe_b64encode(zlib.compress(forged.encode())).decode()
         error(client.post(f"{T}/tasks", json={"plan-task": task}), 404, "NoSuchPlanTaskException")
 
 
@@ -234,6 +240,9 @@ def test_partitions_of_nan_and_infinity_are_planned(lake: Lake, client: Client) 
     found = [task["data-file"]["partition"][0] for task in answer.json()["file-scan-tasks"]]
     assert sorted(map(str, found)) == ["-Infinity", "1.5", "Infinity", "NaN", "None"]
     assert [one["partition"] for one in answer.json()["delete-files"]] == [[1.5], ["NaN"], ["Infinity"]]
+    far = b'{"filter": {"type": "eq", "term": "x", "value": 1e999}}'
+    refused = client.post("/namespaces/shop/tables/floats/plan", content=far)
+    assert "out of range" in error(refused, 400, "BadRequestException")
     body = b'{"filter": {"type": "eq", "term": "x", "value": NaN}}'
     refused = client.post("/namespaces/shop/tables/floats/plan", content=body)
     assert "send it as text" in error(refused, 400, "BadRequestException")

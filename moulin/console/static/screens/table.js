@@ -1,7 +1,7 @@
 // One table: what it is made of, who can read it, some of its rows.
 
 import { html, useState } from "../vendor/preact.js";
-import { change, may } from "../api.js";
+import { change, may, me } from "../api.js";
 import { Badge, Cards, Confirm, Copy, Grid, Problem, Waiting } from "../parts.js";
 import { usePages, useResource } from "../resources.js";
 import { cell, moment, number, plain, plural, size } from "../text.js";
@@ -166,8 +166,8 @@ function Snippets({ table, name }) {
   const snippets = [
     ["SQL", `select * from ${quoted} limit 10`],
     ["Python", `import moulin\n\nlake = moulin.connect("${location.host.startsWith("127.") ? "path/to/lake" : "grpc://" + location.hostname + ":9560"}")\ntable = lake.table(${JSON.stringify(name)})\nprint(table.scan(limit=10).to_arrow())`],
-    ["curl", `curl -H "authorization: Bearer $MOULIN_TOKEN" ${location.origin}/api/v1/tables/${table.id}`],
-    ["pyiceberg", `from pyiceberg.catalog.rest import RestCatalog\n\ncatalog = RestCatalog("lake", uri="${location.origin}/iceberg")\ntable = catalog.load_table((${JSON.stringify(table.database)}, ${JSON.stringify(table.name)}))`],
+    ["curl", `curl ${me.value.tokens ? '-H "authorization: Bearer $MOULIN_TOKEN" ' : ""}${location.origin}/api/v1/tables/${table.id}`],
+    ["pyiceberg", `from pyiceberg.catalog.rest import RestCatalog\n\ncatalog = RestCatalog("lake", uri="${location.origin}/iceberg"${me.value.tokens ? ', token="..."' : ""})\ntable = catalog.load_table((${JSON.stringify(table.database)}, ${JSON.stringify(table.name)}))`],
   ];
   return snippets.map(([kind, text]) => html`
     <section key=${kind} class="panel"><div class="bar"><h2>${kind}</h2><${Copy} text=${text} /></div><pre tabindex="0">${plain(text).replaceAll("\\u000a", "\n")}</pre></section>`);

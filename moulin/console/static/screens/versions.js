@@ -65,7 +65,7 @@ function Diff({ path, from, to }) {
         <span class="dim"> · ${plural(data.segments_added, "segment")} came, ${number(data.segments_removed)} went</span></p>
       ${data.schema_changes.length > 0 && html`<ul>${data.schema_changes.map((line) => html`<li key=${line}>${plain(line)}</li>`)}</ul>`}
       ${properties.length > 0 && html`<ul>${properties.map(([key, [before, after]]) => html`
-        <li key=${key}>property ${plain(key)}: ${before === null ? "unset" : plain(before)} → ${after === null ? "unset" : plain(after)}</li>`)}</ul>`}
+        <li key=${key} class="long">property ${plain(key)}: ${before === null ? "unset" : plain(before)} → ${after === null ? "unset" : plain(after)}</li>`)}</ul>`}
       ${data.rows.rows.length > 0 && html`<${RowGrid} rows=${data.rows} label="Rows that changed" />`}
       ${data.rows.more && html`<p class="dim">These are the first ${number(data.rows.rows.length)} of them.</p>`}
     </section>`;

@@ -27,7 +27,7 @@ from moulin.iceberg.projection.projection import Projection, project
 from moulin.iceberg.rest import tables
 from moulin.iceberg.rest.credentials import BorrowerOf, lend
 from moulin.iceberg.rest.errors import RestError
-from moulin.iceberg.rest.requests import Body, LakeOf, field, words
+from moulin.iceberg.rest.requests import Body, LakeOf, field, read_json, words
 from moulin.iceberg.rest.scan.files import scan_tasks
 from moulin.iceberg.rest.scan.filter import read_filter
 from moulin.iceberg.rest.scan.pending import Plan, Plans
@@ -237,7 +237,7 @@ class _Task:
         try:
             unpacker = zlib.decompressobj()
             data = unpacker.decompress(base64.b64decode(text.encode(), altchars=b"-_", validate=True), _LARGEST)
-            table_id, version, numbers, wanted, appended, schema_id, stats = json.loads(data)
+            table_id, version, numbers, wanted, appended, schema_id, stats = read_json(data)
             figures = (version, schema_id, *numbers, *stats)
             if table_id != str(state.id) or not all(type(one) is int and 0 <= one < 1 << 63 for one in figures):
                 raise ValueError

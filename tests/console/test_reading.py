@@ -1,0 +1,65 @@
+"""Reading rows for a page is bounded: in time, in memory, and by the client that waits for it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from moulin.console.api import history, requests
+from moulin.lake import Lake
+from moulin.table.read.feed import Feed
+from tests.console.conftest import Api, Serve, ids
+
+
+@pytest.fixture
+def api(shop: Lake, serve: Serve) -> Api:
+    return serve(shop)
+
+
+def test_reading_for_a_client_ends_with_its_time(api: Api, shop: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table_id, table = ids(api)["shop.orders"], shop.table("shop.orders")
+    before = {"since": table.tags()["before"], "until": shop.version}
+    monkeypatch.setattr(requests, "READ_SECONDS", -1.0)
+    for path, query in (("diff", before), ("rows", {})):
+        answer = api.get(f"/tables/{table_id}/{path}", params=query)
+        assert answer.status_code == 503, path
+        assert "seconds" in answer.json()["error"]["message"]
+    monkeypatch.undo()
+    assert api.get(f"/tables/{table_id}/diff", params=before).status_code == 200, "the turn was given back"
+
+
+def test_a_diff_that_would_hold_too_many_row_ids_is_refused(
+    api: Api, shop: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table_id, table = ids(api)["shop.orders"], shop.table("shop.orders")
+    since = table.tags()["before"]
+    table.compact(everything=True)
+    monkeypatch.setattr(history, "MOST_ROWS_GONE", 100)
+    answer = api.get(f"/tables/{table_id}/diff", params={"since": since, "until": shop.version})
+    assert answer.status_code == 412
+    assert "nearer" in answer.json()["error"]["message"]
+
+
+def test_reading_ends_when_the_client_is_gone(api: Api, shop: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table_id, table = ids(api)["shop.orders"], shop.table("shop.orders")
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow(self: object, go_on: Callable[[], None]) -> None:
+        begun.set()
+        try:
+            while True:
+                time.sleep(0.02)
+                go_on()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(Feed, "bounded", slow)
+    query = f"since={table.tags()['before']}&until={shop.version}"
+    with socket.create_connection(("127.0.0.1", api.port)) as client:
+        client.sendall(f"GET /api/v1/tables/{table_id}/diff?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert begun.wait(10)
+    assert ended.wait(10), "long before its time is over"
