@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
@@ -535,11 +535,17 @@ class Catalog:
         return self.pool.reserve("segment", count, noted=not inline)
 
     def commit(
-        self, changes: Sequence[TableCommit], *, request_id: str | None = None, digest: bytes | None = None
+        self,
+        changes: Sequence[TableCommit],
+        *,
+        request_id: str | None = None,
+        digest: bytes | None = None,
+        beside: Callable[[Callable[[], None]], object] | None = None,
     ) -> CommitResult:
         """Apply all changes as one version. Raises Stale when what one of them expects no longer holds.
 
-        `digest` is kept with the request id, for those who must know what was committed under it.
+        `digest` is kept with the request id, for those who must know what was committed under it. `beside` is given
+        what publishes the manifests, to call it in another thread: it raises what the commit would have raised.
         """
         if not changes:
             raise InvalidInput("There is nothing to commit.")
@@ -559,7 +565,12 @@ class Catalog:
             result = CommitResult(draft.version, draft.now, digest=digest)
         added = [change.operation.added for change in changes if isinstance(change.operation, DataOperation)]
         self._settle([facts for some in added for facts in some if facts.inline is None])
-        self._publish(draft, [change.table_id for change in changes], soon=all(change.may_lag for change in changes))
+        soon = all(change.may_lag for change in changes)
+        publish = partial(self._publish, draft, [change.table_id for change in changes], soon=soon)
+        if beside is None:
+            publish()
+        else:
+            beside(publish)
         return result
 
     def _settle(self, added: Sequence[SegmentFacts]) -> None:

@@ -156,6 +156,10 @@ class BasesStore(Store):
         store, rest = self._writable(path)
         store.put_derived(rest, data)
 
+    def put_fresh(self, path: str, data: bytes) -> None:
+        store, rest = self._writable(path)
+        store.put_fresh(rest, data)
+
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
         store, rest = self._writable(path)
         return store.writer(rest)

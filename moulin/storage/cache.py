@@ -150,6 +150,10 @@ class CachedStore(Store):
         self._remote.put_derived(path, data)
         self._forget(path)
 
+    def put_fresh(self, path: str, data: bytes) -> None:
+        self._remote.put_fresh(path, data)
+        self._forget(path)
+
     @contextmanager
     def writer(self, path: str) -> Iterator[BinaryIO]:
         with self._remote.writer(path) as file:

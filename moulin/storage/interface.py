@@ -107,6 +107,10 @@ class Store(ABC):
         """As `put_if_absent`, for what can be made again: a power cut may take the object away, or cut it short."""
         self.put_if_absent(path, data)
 
+    def put_fresh(self, path: str, data: bytes) -> None:
+        """As `put_if_absent`, for a name that nobody looks for before this returns: a crash may leave it cut short."""
+        self.put_if_absent(path, data)
+
     @abstractmethod
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
         """A file to stream into. The object appears when the block ends, and not at all when the block raises."""

@@ -4,7 +4,7 @@ Not through obstore: its local store does not sync what it writes, hangs in a fo
 as the system calls below it.
 """
 
-# Decisions: docs/decisions/0030
+# Decisions: docs/decisions/0030, docs/decisions/0497
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, cast
 
 from moulin.errors import AlreadyExists, FailedPrecondition, MoulinError, NotFound, Unavailable
 from moulin.storage import modes, paths
@@ -40,6 +40,9 @@ _TRANSIENT: Final = frozenset(
     }
 )
 _FOLDER_ATTEMPTS: Final = 50  # against a sweep of empty folders at the same time
+_BEFORE: Final = "before"
+_AFTER: Final = "after"
+_NEVER: Final = "never"
 _NO_HARD_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV})
 
 
@@ -110,7 +113,11 @@ class LocalStore(Store):
             file.write(data)
 
     def put_derived(self, path: str, data: bytes) -> None:
-        with self._staged(path, _link, synced=False) as file:
+        with self._staged(path, _link, sync=_NEVER) as file:
+            file.write(data)
+
+    def put_fresh(self, path: str, data: bytes) -> None:
+        with self._staged(path, _link, sync=_AFTER) as file:
             file.write(data)
 
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
@@ -182,8 +189,12 @@ class LocalStore(Store):
                         yield _info(path, status)
 
     @contextmanager
-    def _staged(self, path: str, publish: Callable[[str, str], None], *, synced: bool = True) -> Iterator[BinaryIO]:
-        """A temporary file beside `path`, synced and then given its name by `publish(temporary, target)`."""
+    def _staged(
+        self, path: str, publish: Callable[[str, str], None], *, sync: Literal["before", "after", "never"] = _BEFORE
+    ) -> Iterator[BinaryIO]:
+        """A temporary file beside `path`, given its name by `publish(temporary, target)`; synced before that, after
+        it, when one sync of a journalling file system does for all, or never.
+        """
         target = self._file(path)
         with _writing(target):
             temporary, descriptor, changed = _create_temporary(self._root, path)
@@ -191,12 +202,12 @@ class LocalStore(Store):
             with io.BufferedWriter(_TemporaryFile(os.dup(descriptor), target), 1 << 16) as file:
                 yield cast(BinaryIO, file)
             with _writing(target):
-                if synced:
-                    for folder in dict.fromkeys(changed):
-                        _sync_folder(folder)
-                    os.fsync(descriptor)
+                if sync == _BEFORE:
+                    _sync_with_folders(descriptor, changed)
                 publish(temporary, target)
-                if synced:
+                if sync == _AFTER:
+                    _sync_with_folders(descriptor, changed)
+                if sync != _NEVER:
                     _sync_folder(os.path.dirname(target))
         finally:
             os.close(descriptor)
@@ -282,6 +293,13 @@ def _make_folder(folder: str, make: Callable[[str], None] = modes.make_folder) -
     with suppress(FileExistsError):
         make(folder)
     return [*changed, parent]
+
+
+def _sync_with_folders(descriptor: int, folders: Iterable[str]) -> None:
+    """Sync a file and the folders that its own folder was made in; the file first, as its sync often does for both."""
+    os.fsync(descriptor)
+    for folder in dict.fromkeys(folders):
+        _sync_folder(folder)
 
 
 def _sync_folder(folder: str) -> None:

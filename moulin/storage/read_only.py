@@ -28,6 +28,12 @@ class ReadOnlyStore(TableStore):
     def put_if_absent(self, path: str, data: bytes) -> None:
         raise self._refused(path)
 
+    def put_derived(self, path: str, data: bytes) -> None:
+        raise self._refused(path)
+
+    def put_fresh(self, path: str, data: bytes) -> None:
+        raise self._refused(path)
+
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
         raise self._refused(path)
 

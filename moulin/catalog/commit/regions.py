@@ -19,6 +19,7 @@ from moulin.catalog.segments.live import decode_partition, encode_partition
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft
 from moulin.catalog.sql.pool import Pool
+from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import Fenced, InvalidInput, NotFound
 from moulin.formats import messages as pb
 from moulin.model.entities import Region, TableState
@@ -104,11 +105,19 @@ def claimed_tables(connection: sa.Connection, branch: str | None = None) -> list
 
     The writer that claimed them lives, or died.
     """
+    rows = _CLAIMED.all(connection, {}) if branch is None else _CLAIMED_ON.all(connection, {"branch": branch})
+    return [row.table_id for row in rows]
+
+
+def _claimed(on_branch: bool) -> Prepared:
     r, t, d, b = s.regions, s.tables, s.databases, s.branches
-    of_branch = sa.select(b.c.id).where(b.c.name == branch, b.c.tombstoned_at.is_(None)).scalar_subquery()
-    mine = d.c.branch_id.is_(None) if branch is None else d.c.branch_id == of_branch
+    named = sa.select(b.c.id).where(b.c.name == sa.bindparam("branch"), b.c.tombstoned_at.is_(None))
+    mine = d.c.branch_id == named.scalar_subquery() if on_branch else d.c.branch_id.is_(None)
     live = (t.c.id == r.c.table_id) & t.c.tombstoned_at.is_(None) & (d.c.id == t.c.database_id)
-    return list(connection.execute(sa.select(r.c.table_id).where(r.c.owner != "", live, mine).distinct()).scalars())
+    return Prepared(sa.select(r.c.table_id).where(r.c.owner != "", live, mine).distinct())
+
+
+_CLAIMED, _CLAIMED_ON = _claimed(on_branch=False), _claimed(on_branch=True)
 
 
 def list_all(connection: sa.Connection, table_id: UUID) -> list[Region]:

@@ -13,14 +13,18 @@ from moulin.catalog.commit.table_commit import CommitResult
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.pool import Pool, chunks
+from moulin.catalog.sql.prepared import Prepared
 from moulin.model import request_ids
 
 _PASSING = (request_ids.CALL, request_ids.NURSERY, request_ids.FLUSH, request_ids.ICEBERG)
 
 
+_BY_ID = Prepared(sa.select(s.requests).where(s.requests.c.id == sa.bindparam("request_id")))
+
+
 def find(connection: sa.Connection, request_id: str) -> CommitResult | None:
     """What an earlier commit with this id did, if there was one."""
-    row = connection.execute(sa.select(s.requests).where(s.requests.c.id == request_id)).first()
+    row = _BY_ID.first(connection, {"request_id": request_id})
     return None if row is None else CommitResult(row.version, row.created_at, replayed=True, digest=row.digest)
 
 

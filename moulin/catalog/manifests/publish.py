@@ -26,6 +26,7 @@ from moulin.catalog.manifests.scrub import erasures_after, scrub_object
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import MOST_DELTAS, SEQUENCES_PER_DELTA
 from moulin.catalog.sql.pool import Pool
+from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import AlreadyExists, Fenced, MoulinError
 from moulin.formats.erasure import Scrubber
 from moulin.storage import paths
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 _SEGMENTS_PER_DELTA = 256
 _AT_ONCE = 64
 _SOON = 0.1  # seconds that manifests of small appends may wait for one another
-_LOWEST = sa.select(s.outbox).order_by(s.outbox.c.version, s.outbox.c.path).limit(_AT_ONCE)
+_LOWEST = Prepared(sa.select(s.outbox).order_by(s.outbox.c.version, s.outbox.c.path).limit(_AT_ONCE))
 
 
 class Publisher:
@@ -172,7 +173,7 @@ class Publisher:
     def _waiting(self) -> tuple[list[Any], bool]:
         """The manifests of the lowest versions that wait, whole versions only, and whether there may be more."""
         with self._pool.read() as connection:
-            rows = list(connection.execute(_LOWEST))
+            rows = list(_LOWEST.all(connection, {}))
             if len(rows) < _AT_ONCE:
                 return rows, False
             whole = [row for row in rows if row.version < rows[-1].version]

@@ -60,8 +60,11 @@ def _check_uri(uri: str, own_uri: str) -> None:
         raise InvalidInput(f"{uri} is not beside the lake in {own_uri}: neither may lie in the other.")
 
 
+_ALL = Prepared(sa.select(s.base_paths).order_by(s.base_paths.c.name))
+
+
 def list_all(connection: sa.Connection) -> list[BasePath]:
-    return [_to_base(row) for row in connection.execute(sa.select(s.base_paths).order_by(s.base_paths.c.name))]
+    return [_to_base(row) for row in _ALL.all(connection, {})]
 
 
 def find(connection: sa.Connection, name: str) -> BasePath:

@@ -12,6 +12,7 @@ from moulin.catalog.objects.names import NameOrId, check_text
 from moulin.catalog.objects.tombstones import bury, lift, to_resurrect, tombstone_of
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft, add_rows
+from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
 from moulin.model.entities import Database, DropPreview, Named
 from moulin.model.ids import new_id
@@ -19,13 +20,22 @@ from moulin.model.names import AT, check_name
 from moulin.model.texts import check_texts
 
 
-def find(connection: sa.Connection, key: NameOrId, *, include_dropped: bool = False) -> Any:
-    """The row of a database, by name or id: the live one, else (if asked for) the one dropped last."""
+def _by_key(column: str, include_dropped: bool) -> Prepared:
     d = s.databases
-    query = sa.select(d).where(d.c.id == key if isinstance(key, UUID) else d.c.name == check_text(key))
+    query = sa.select(d).where(d.c[column] == sa.bindparam("key"))
     if not include_dropped:
         query = query.where(d.c.tombstoned_at.is_(None))
-    row = connection.execute(query.order_by(d.c.tombstoned_at.desc().nulls_first()).limit(1)).first()
+    return Prepared(query.order_by(d.c.tombstoned_at.desc().nulls_first()).limit(1))
+
+
+_BY_KEY = {(column, dropped): _by_key(column, dropped) for column in ("id", "name") for dropped in (False, True)}
+
+
+def find(connection: sa.Connection, key: NameOrId, *, include_dropped: bool = False) -> Any:
+    """The row of a database, by name or id: the live one, else (if asked for) the one dropped last."""
+    column = "id" if isinstance(key, UUID) else "name"
+    value = key if isinstance(key, UUID) else check_text(key)
+    row = _BY_KEY[column, include_dropped].first(connection, {"key": value})
     if row is None and isinstance(key, UUID):
         raise NotFound(f"There is no database {key}, or it was dropped.")
     if row is None:

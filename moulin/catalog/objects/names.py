@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from moulin.catalog.sql import schema as s
+from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
 
 NameOrId = str | UUID
@@ -46,13 +48,19 @@ def by_key(
         if row is not None and row.tombstoned_at is not None and not include_dropped:
             raise NotFound(f"{kind} {parent.name}.{row.name} was dropped; resurrect it to use it again.")
     else:
-        query = sa.select(table).where(table.c.database_id == parent.id, table.c.name == check_text(key))
-        if not include_dropped:
-            query = query.where(table.c.tombstoned_at.is_(None))
-        row = connection.execute(query.order_by(table.c.tombstoned_at.desc().nulls_first()).limit(1)).first()
+        named = {"parent": parent.id, "name": check_text(key)}
+        row = _by_name(table, include_dropped).first(connection, named)
     if row is None:
         raise NotFound(f"{kind} {parent.name}.{key} does not exist.")
     return row
+
+
+@cache
+def _by_name(table: sa.Table, include_dropped: bool) -> Prepared:
+    query = sa.select(table).where(table.c.database_id == sa.bindparam("parent"), table.c.name == sa.bindparam("name"))
+    if not include_dropped:
+        query = query.where(table.c.tombstoned_at.is_(None))
+    return Prepared(query.order_by(table.c.tombstoned_at.desc().nulls_first()).limit(1))
 
 
 def same(table: sa.Table, parent: Any, row: Any, key: NameOrId) -> sa.ColumnElement[bool]:

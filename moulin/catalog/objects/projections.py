@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -18,6 +19,7 @@ from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.drivers import upsert
 from moulin.catalog.sql.pool import Pool, chunks
+from moulin.catalog.sql.prepared import Prepared
 from moulin.model.operations import Kind
 
 ENGINE_PREFIX = "iceberg."  # of keys in a commit's summary: what an engine wrote into that of its snapshot
@@ -51,24 +53,33 @@ class DataCommit:
     """What the engine that made it wrote into the summary of its snapshot, besides figures."""
 
 
+def _of(*conditions: sa.ColumnElement[bool]) -> sa.Select[tuple[int, int, str]]:
+    """Projections of a table in a format."""
+    p = s.projections.c
+    mine = (p.table_id == sa.bindparam("table_id"), p.format_version == sa.bindparam("format_version"))
+    return sa.select(p.version, p.sequence, p.path).where(*mine, *conditions)
+
+
+_VERSION: sa.BindParameter[int] = sa.bindparam("version")
+_LINE = s.projections.c.parent.is_not(None)
+_EXACT = Prepared(_of(s.projections.c.version == _VERSION))
+_BEFORE = Prepared(_of(s.projections.c.version < _VERSION, _LINE).order_by(s.projections.c.version.desc()).limit(1))
+_NEWER = Prepared(_of(s.projections.c.version > _VERSION, _LINE).limit(1))
+
+
 def find(pool: Pool, table_id: UUID, format_version: int, version: int) -> Projected | None:
     """The projection of exactly this version."""
-    p = s.projections
-    return _one(pool, _of(table_id, format_version).where(p.c.version == version))
+    return _one(pool, _EXACT, table_id, format_version, version)
 
 
 def before(pool: Pool, table_id: UUID, format_version: int, version: int) -> Projected | None:
     """The newest projection of the line that is older than `version`."""
-    p = s.projections
-    query = _of(table_id, format_version).where(p.c.version < version, p.c.parent.is_not(None))
-    return _one(pool, query.order_by(p.c.version.desc()).limit(1))
+    return _one(pool, _BEFORE, table_id, format_version, version)
 
 
 def is_newest(pool: Pool, table_id: UUID, format_version: int, version: int) -> bool:
     """Whether no projection of the line is newer than `version`."""
-    p = s.projections
-    newer = _of(table_id, format_version).where(p.c.version > version, p.c.parent.is_not(None)).limit(1)
-    return _one(pool, newer) is None
+    return _one(pool, _NEWER, table_id, format_version, version) is None
 
 
 def newest(pool: Pool) -> list[str]:
@@ -119,14 +130,12 @@ def record(
         )
         if connection.execute(query).scalar_one_or_none() is None:
             return False
-        connection.execute(
-            f.insert(),
-            [
-                {"path": path, "table_id": table_id, "format_version": format_version, "size": size,
-                 "added_version": made.version, "removed_version": until}
-                for path, size in added.items()
-            ],
-        )  # fmt: skip
+        rows = [
+            {"path": path, "table_id": table_id, "format_version": format_version, "size": size,
+             "added_version": made.version, "removed_version": until}
+            for path, size in added.items()
+        ]  # fmt: skip
+        _FILE.run(connection, *rows)
         mine = sa.and_(f.c.table_id == table_id, f.c.format_version == format_version, f.c.removed_version == s.OPEN)
         if removed is None and parent is not None:
             closed = sa.and_(mine, f.c.added_version < made.version)
@@ -137,6 +146,14 @@ def record(
     return True
 
 
+_FILE = Prepared(s.projection_files.insert())
+_ERASED = Prepared(
+    sa.select(sa.func.max(s.table_commits.c.version).label("version")).where(
+        s.table_commits.c.table_id == sa.bindparam("table_id"), s.table_commits.c.kind == Kind.ERASE.value
+    )
+)
+
+
 def last_erased(pool: Pool, table_id: UUID) -> int:
     """The last version that erased rows of a table, 0 if none did: what was made of its facts before holds values."""
     with pool.read() as connection:
@@ -144,18 +161,24 @@ def last_erased(pool: Pool, table_id: UUID) -> int:
 
 
 def _last_erased(connection: sa.Connection, table_id: UUID) -> int:
-    c = s.table_commits
-    query = sa.select(sa.func.max(c.c.version)).where(c.c.table_id == table_id, c.c.kind == Kind.ERASE.value)
-    return int(connection.execute(query).scalar() or 0)
+    return int(_ERASED.first(connection, {"table_id": table_id}).version or 0)
 
 
 def files(pool: Pool, table_id: UUID, format_version: int, version: int) -> dict[str, int]:
     """The files that the projection of a version is made of, with their sizes."""
-    f = s.projection_files
-    span = sa.and_(f.c.added_version <= version, f.c.removed_version > version)
-    mine = sa.and_(f.c.table_id == table_id, f.c.format_version == format_version, span)
+    mine = {"table_id": table_id, "format_version": format_version, "version": version}
     with pool.read() as connection:
-        return {row.path: row.size for row in connection.execute(sa.select(f.c.path, f.c.size).where(mine))}
+        return {row.path: row.size for row in _FILES.all(connection, mine)}
+
+
+def _files() -> Prepared:
+    f = s.projection_files.c
+    mine = (f.table_id == sa.bindparam("table_id"), f.format_version == sa.bindparam("format_version"))
+    span = (f.added_version <= _VERSION, f.removed_version > _VERSION)
+    return Prepared(sa.select(f.path, f.size).where(*mine, *span))
+
+
+_FILES = _files()
 
 
 def forget(pool: Pool, table_id: UUID, format_version: int) -> None:
@@ -171,26 +194,36 @@ def forget(pool: Pool, table_id: UUID, format_version: int) -> None:
         connection.execute(p.delete().where(p.c.table_id == table_id, p.c.format_version == format_version))
 
 
+def _commits(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """Commits of a table."""
+    return sa.select(_C).where(_C.c.table_id == sa.bindparam("table_id"), *conditions)
+
+
+_C = s.table_commits
+_SEQUENCE: sa.BindParameter[int] = sa.bindparam("sequence")
+_LAST = Prepared(_commits(_C.c.version <= _VERSION).order_by(_C.c.version.desc(), _C.c.ordinal.desc()).limit(1))
+_FIRST_OF = Prepared(
+    _commits(_C.c.version <= _VERSION, _C.c.sequence == _SEQUENCE).order_by(_C.c.version, _C.c.ordinal).limit(1)
+)
+_SAME = Prepared(_commits(_C.c.version == _VERSION).order_by(_C.c.ordinal))
+_EARLIER = Prepared(
+    _commits(_C.c.sequence < _SEQUENCE, _C.c.sequence > 0, _C.c.snapshot_id > 0)
+    .order_by(_C.c.sequence.desc(), _C.c.version)
+    .limit(1)
+)
+
+
 def data_commit(pool: Pool, table_id: UUID, version: int) -> DataCommit | None:
     """The commit of the newest sequence number at `version`; None when no rows were ever written by then."""
-    c = s.table_commits
+    at = {"table_id": table_id, "version": version}
     with pool.read() as connection:
-        mine = sa.select(c).where(c.c.table_id == table_id, c.c.version <= version)
-        last = connection.execute(mine.order_by(c.c.version.desc(), c.c.ordinal.desc()).limit(1)).one()
+        last = _LAST.first(connection, at)
         if last.sequence == 0:
             return None
-        first = connection.execute(
-            mine.where(c.c.sequence == last.sequence).order_by(c.c.version, c.c.ordinal).limit(1)
-        ).one()
-        same = connection.execute(
-            sa.select(c).where(c.c.table_id == table_id, c.c.version == first.version).order_by(c.c.ordinal)
-        ).all()
-        earlier = connection.execute(
-            sa.select(c.c.snapshot_id)
-            .where(c.c.table_id == table_id, c.c.sequence < last.sequence, c.c.sequence > 0, c.c.snapshot_id > 0)
-            .order_by(c.c.sequence.desc(), c.c.version)
-            .limit(1)
-        ).scalar_one_or_none()
+        first = _FIRST_OF.first(connection, {**at, "sequence": last.sequence})
+        same = _SAME.all(connection, {"table_id": table_id, "version": first.version})
+        before = _EARLIER.first(connection, {"table_id": table_id, "sequence": last.sequence})
+        earlier = None if before is None else before.snapshot_id
     return DataCommit(
         first.version,
         first.timestamp_ns,
@@ -212,11 +245,19 @@ def data_commit(pool: Pool, table_id: UUID, version: int) -> DataCommit | None:
 
 def engine_versions(pool: Pool, table_id: UUID, after: int, before: int) -> list[int]:
     """The versions between two others that engines made of a table: they look for their snapshots in its metadata."""
-    c = s.table_commits
-    made = sa.cast(c.c.summary, sa.Text).like(f"%{ENGINE}%")
-    query = sa.select(c.c.version).where(c.c.table_id == table_id, c.c.version > after, c.c.version < before, made)
+    between = {"table_id": table_id, "after": after, "before": before}
     with pool.read() as connection:
-        return list(connection.execute(query.distinct().order_by(c.c.version)).scalars())
+        return [row.version for row in _BY_ENGINES.all(connection, between)]
+
+
+def _by_engines() -> Prepared:
+    between = (_C.c.version > sa.bindparam("after"), _C.c.version < sa.bindparam("before"))
+    made = sa.cast(_C.c.summary, sa.Text).like(f"%{ENGINE}%")
+    mine = _C.c.table_id == sa.bindparam("table_id")
+    return Prepared(sa.select(_C.c.version).where(mine, *between, made).distinct().order_by(_C.c.version))
+
+
+_BY_ENGINES = _by_engines()
 
 
 def snapshot_ids(pool: Pool, table_id: UUID, sequences: Iterable[int]) -> dict[int, int]:
@@ -243,31 +284,29 @@ def column_facts(pool: Pool, numbers: Sequence[int]) -> dict[int, bytes]:
     return found
 
 
+def _newest(column: sa.Column[int]) -> Prepared:
+    """The highest value of a column among the commits of a table up to a version."""
+    mine = (_C.c.table_id == sa.bindparam("table_id"), _C.c.version <= _VERSION)
+    return Prepared(sa.select(sa.func.max(column).label("value")).where(*mine))
+
+
+_LAST_UP_TO, _NEWEST = _newest(_C.c.version), _newest(_C.c.timestamp_ns)
+
+
 def commit_time(pool: Pool, table_id: UUID, version: int) -> int:
     """When the table was last changed, up to `version`, in Unix nanoseconds."""
-    c = s.table_commits
     with pool.read() as connection:
-        query = sa.select(sa.func.max(c.c.timestamp_ns)).where(c.c.table_id == table_id, c.c.version <= version)
-        return int(connection.execute(query).scalar_one())
+        return int(_NEWEST.first(connection, {"table_id": table_id, "version": version}).value)
 
 
 def oldest_projectable(pool: Pool, table_id: UUID) -> int:
     """The oldest version that a projection can still be continued from or travelled to."""
-    c = s.table_commits
     with pool.read() as connection:
-        row = tables.find_by_id(connection, table_id)
-        query = sa.select(sa.func.max(c.c.version)).where(c.c.table_id == table_id, c.c.version <= row.oldest_version)
-        return int(connection.execute(query).scalar_one() or row.oldest_version)
+        oldest = int(tables.find_by_id(connection, table_id).oldest_version)
+        return int(_LAST_UP_TO.first(connection, {"table_id": table_id, "version": oldest}).value or oldest)
 
 
-def _of(table_id: UUID, format_version: int) -> sa.Select[tuple[int, int, str]]:
-    p = s.projections
-    return sa.select(p.c.version, p.c.sequence, p.c.path).where(
-        p.c.table_id == table_id, p.c.format_version == format_version
-    )
-
-
-def _one(pool: Pool, query: sa.Select[tuple[int, int, str]]) -> Projected | None:
+def _one(pool: Pool, query: Prepared, table_id: UUID, format_version: int, version: int) -> Projected | None:
     with pool.read() as connection:
-        row = connection.execute(query).first()
+        row = query.first(connection, {"table_id": table_id, "format_version": format_version, "version": version})
     return None if row is None else Projected(row.version, row.sequence, row.path)

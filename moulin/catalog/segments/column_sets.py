@@ -14,6 +14,7 @@ from moulin.catalog.objects import tables
 from moulin.catalog.segments.bases import in_level, levels
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import chunks
+from moulin.catalog.sql.prepared import Prepared
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.facts import ColumnFile
@@ -91,6 +92,9 @@ def has_field(p: sa.FromClause, field_id: int) -> sa.ColumnElement[bool]:
     return sa.exists().where(c.c.id == p.c.columns_id, c.c.field_id == field_id).correlate(p)
 
 
+_ANY = Prepared(sa.select(s.column_sets.c.id).where(s.column_sets.c.table_id == sa.bindparam("table_id")).limit(1))
+
+
 def fields_at(connection: sa.Connection, table_id: UUID, version: int) -> set[int]:
     """The ids of the columns that lie in column files of segments which are live in a table at a version.
 
@@ -99,7 +103,7 @@ def fields_at(connection: sa.Connection, table_id: UUID, version: int) -> set[in
     row = tables.find_by_id(connection, table_id)
     c, p = s.column_sets, s.segment_spans
     owners = [table_id] if row.base_id is None else [table_id, row.base_id]
-    if connection.execute(sa.select(c.c.id).where(c.c.table_id.in_(owners)).limit(1)).first() is None:
+    if all(_ANY.first(connection, {"table_id": owner}) is None for owner in owners):
         mine = sa.select(p.c.id).where(p.c.table_id == table_id, p.c.columns_id != 0)
         if row.base_id is None or connection.execute(mine.limit(1)).first() is None:
             return set()

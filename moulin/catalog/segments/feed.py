@@ -22,6 +22,7 @@ from moulin.catalog.segments import live as segments
 from moulin.catalog.segments.bases import base_level
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import Pool
+from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
@@ -84,6 +85,13 @@ def load_until(connection: sa.Connection, table_id: UUID, since: int, until: int
     return tables.load(connection, row, last)
 
 
+_GAPS = Prepared(
+    sa.select(s.incarnations.c.continues_from, s.incarnations.c.first_version).where(
+        s.incarnations.c.first_version > sa.bindparam("since")
+    )
+)
+
+
 def require_range(connection: sa.Connection, row: Any, since: int, until: int) -> None:
     """Refuse a range of versions of a table (a row of `find_by_id`) whose changes are not all known."""
     name = f"{row.database}.{row.name}"
@@ -102,8 +110,7 @@ def require_range(connection: sa.Connection, row: Any, since: int, until: int) -
             f"The changes of {name} since version {since} were cleaned up; the oldest version to ask since is "
             f"{row.oldest_version}. What was there at that version can be read with at(version={row.oldest_version})."
         )
-    i = s.incarnations
-    gaps = connection.execute(sa.select(i.c.continues_from, i.c.first_version).where(i.c.first_version > since)).all()
+    gaps = _GAPS.all(connection, {"since": since})
     for version in (since, until):
         if lost := next((gap for gap in gaps if gap.continues_from < version < gap.first_version), None):
             raise FailedPrecondition(
@@ -184,25 +191,39 @@ def added(pool: Pool, table_id: UUID, versions: Collection[int]) -> list[LiveSeg
     return found
 
 
+def _later() -> Prepared:
+    """Sequence numbers of a table after one, with the version and time of each."""
+    c, wanted = s.table_commits, sa.bindparam
+    version, stamp = sa.func.min(c.c.version).label("version"), sa.func.min(c.c.timestamp_ns).label("timestamp_ns")
+    return Prepared(
+        sa.select(c.c.sequence, version, stamp)
+        .where(c.c.table_id == wanted("table_id"), c.c.version > wanted("since"), c.c.version <= wanted("until"))
+        .where(c.c.sequence > wanted("sequence"))
+        .group_by(c.c.sequence)
+        .order_by(c.c.sequence)
+    )
+
+
+_LATER = _later()
+_STAMP = Prepared(
+    sa.select(s.versions.c.timestamp_ns)
+    .where(s.versions.c.version <= sa.bindparam("until"))
+    .order_by(s.versions.c.version.desc())
+    .limit(1)
+)
+
+
 def net(pool: Pool, table_id: UUID, since: int, until: int) -> FeedEntry:
     """The state at `until` against the one at `since`, whatever lies between."""
-    c, v = s.table_commits, s.versions
+    within = {"table_id": table_id, "since": since, "until": until}
     with pool.read() as connection:
         row = tables.find_by_id(connection, table_id)
         require_range(connection, row, since, until)
         before = tables.load(connection, row, since)
         pairs = net_pairs(connection, table_id, since, until)
-        later = (
-            sa.select(c.c.sequence, sa.func.min(c.c.version), sa.func.min(c.c.timestamp_ns))
-            .where(c.c.table_id == table_id, c.c.version > since, c.c.version <= until)
-            .where(c.c.sequence > before.last_sequence)
-            .group_by(c.c.sequence)
-            .order_by(c.c.sequence)
-        )
-        commits = tuple(_filled(before.last_sequence, connection.execute(later)))
-        stamp = connection.execute(
-            sa.select(v.c.timestamp_ns).where(v.c.version <= until).order_by(v.c.version.desc()).limit(1)
-        ).scalar_one()
+        later = _LATER.all(connection, {**within, "sequence": before.last_sequence})
+        commits = tuple(_filled(before.last_sequence, later))
+        (stamp,) = _STAMP.first(connection, {"until": until})
     return FeedEntry(until, stamp, before.next_row_id, pairs, commits)
 
 
@@ -269,23 +290,34 @@ def _touched(connection: sa.Connection, table_id: UUID, since: int, until: int) 
     The index `spans_removed` answers all three questions: what closed, what opened and is open, what opened and closed
     later. Only ranges, no lists of versions: SQLite would rather scan than look each of them up.
     """
+    found: dict[int, Any] = {}
+    for query in _TOUCHED:
+        rows = query.all(connection, {"table_id": table_id, "since": since, "until": until})
+        found.update({row.id: row for row in rows})
+    masked = _masked(connection, table_id, since, until) if base_level(connection, table_id, 0) else []
+    return [*found.values(), *masked]
+
+
+def _touching() -> tuple[Prepared, ...]:
     p = s.segment_spans
+    since: sa.BindParameter[int] = sa.bindparam("since")
+    until: sa.BindParameter[int] = sa.bindparam("until")
 
     def within(column: sa.Column[int]) -> sa.ColumnElement[bool]:
         return sa.and_(column > since, column <= until)
 
     closed_later = sa.and_(p.c.removed_version > since, p.c.removed_version < s.OPEN)
-    found: dict[int, Any] = {}
-    for condition in (
+    conditions = (
         within(p.c.removed_version),
         sa.and_(p.c.removed_version == s.OPEN, within(p.c.added_version)),
         sa.and_(closed_later, within(p.c.added_version)),
-    ):
-        query = sa.select(p.c.id, p.c.segment, p.c.added_version, p.c.removed_version)
-        query = query.where(p.c.table_id == table_id, condition)
-        found.update({row.id: row for row in connection.execute(query)})
-    masked = _masked(connection, table_id, since, until) if base_level(connection, table_id, 0) else []
-    return [*found.values(), *masked]
+    )
+    query = sa.select(p.c.id, p.c.segment, p.c.added_version, p.c.removed_version)
+    mine = query.where(p.c.table_id == sa.bindparam("table_id"))
+    return tuple(Prepared(mine.where(condition)) for condition in conditions)
+
+
+_TOUCHED = _touching()
 
 
 def _masked(connection: sa.Connection, table_id: UUID, since: int, until: int) -> list[Any]:

@@ -164,8 +164,12 @@ def _in_level(
     p = s.segment_spans
     found: dict[int, LiveSegment] = {}
     for chunk in chunks(numbers):
-        query = _query().where(p.c.segment.in_(chunk), *in_level(p, level))
-        rows = connection.execute(query).all()
+        rows: Sequence[Any]
+        if len(chunk) == 1:
+            rows = _one_live(level.mask_of is not None).all(connection, {**level.parameters(), "segment": chunk[0]})
+        else:
+            query = _query().where(p.c.segment.in_(chunk), *in_level(p, level))
+            rows = connection.execute(query).all()
         files = _files(connection, rows)
         found.update({row.number: _to_live(row, files, with_columns) for row in rows})
     return found
@@ -300,6 +304,11 @@ def _live(masked: bool, in_range: bool) -> sa.Select[Any]:
 @cache
 def _prepared(masked: bool, in_range: bool) -> Prepared:
     return Prepared(_live(masked, in_range))
+
+
+@cache
+def _one_live(masked: bool) -> Prepared:
+    return Prepared(_live(masked, False).where(s.segment_spans.c.segment == sa.bindparam("segment")))
 
 
 def _unmasked(p: sa.FromClause) -> sa.ColumnElement[bool]:

@@ -29,6 +29,7 @@ SEQUENCES_PER_DELTA = 64
 MOST_DELTAS = 4096
 
 _OUTBOX = Prepared(s.outbox.insert())
+_REQUEST = Prepared(s.requests.insert())
 
 
 class Draft:
@@ -69,7 +70,7 @@ class Draft:
         """Remember an idempotency key with this version, the last of the `versions` in a row that it stands for."""
         values: dict[str, Any] = {"id": request_id, "version": self.version, "created_at": self.now}
         values["versions"] = versions
-        self.connection.execute(s.requests.insert().values({**values, "digest": digest}))
+        _REQUEST.run(self.connection, {**values, "digest": digest})
         holder = self._lake or next(iter(self._tables.values()), None) or self.lake()
         holder.requests.append(pb.Request(**values, digest=digest or b""))
 

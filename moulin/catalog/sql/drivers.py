@@ -1,10 +1,16 @@
 """The two databases that a catalog may be in: how SQLAlchemy connects to SQLite and to PostgreSQL, and to which one."""
 
+# Decisions: docs/decisions/0498
+
 from __future__ import annotations
 
+import math
 import os
+import select
+import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql as _postgresql
     from sqlalchemy.dialects import sqlite as _sqlite
 
+_PING_SECONDS: Final = 1.0
 _SQLITE = "sqlite:///"
 _LEVEL = "moulin_synchronous"  # as a connection was last told
 
@@ -53,7 +60,7 @@ def postgresql(url: sa.URL, config: Config) -> sa.Engine:
     millis = int(config.lock_seconds * 1000)
     options = f"-c lock_timeout={millis} -c idle_in_transaction_session_timeout={millis}"
     try:
-        return sa.create_engine(
+        engine = sa.create_engine(
             url.set(drivername="postgresql+psycopg"),
             pool_pre_ping=True,
             max_overflow=27,  # with the five that stay open, one for each call that a server runs at a time
@@ -61,6 +68,31 @@ def postgresql(url: sa.URL, config: Config) -> sa.Engine:
         )
     except ImportError:  # without psycopg, or without a libpq for it
         raise missing_extra("A catalog in PostgreSQL", "postgres") from None
+    _ping_seldom(engine.dialect)
+    return engine
+
+
+def _ping_seldom(dialect: Any) -> None:
+    """Ask a connection that answered lately only if the server sent something: when it ends one, it says so."""
+    ping, answered = dialect.do_ping, WeakKeyDictionary[Any, float]()
+
+    def do_ping(connection: Any) -> bool:
+        if time.monotonic() < answered.get(connection, -math.inf) + _PING_SECONDS and not _has_input(connection):
+            return True
+        found = bool(ping(connection))
+        answered[connection] = time.monotonic()
+        return found
+
+    dialect.do_ping = do_ping
+
+
+def _has_input(connection: Any) -> bool:
+    """Whether something can be read from a connection that waits for nothing; also of one that is closed."""
+    if connection.closed:
+        return True
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 def upsert(connection: sa.Connection, table: sa.Table) -> _sqlite.Insert | _postgresql.Insert:

@@ -51,7 +51,9 @@ def _named(connection: sa.Connection, every: Sequence[str]) -> set[str]:
     owners = {path: paths.parse_key_index_path(path) or path for path in every}
     numbers = {found[1] for path in owners.values() if (found := paths.parse_segment_path(path))}
     g = s.segments
-    segments = {*connection.execute(sa.select(g.c.path).where(g.c.number.in_(numbers))).scalars()}
+    segments: set[str] = set()
+    if numbers:
+        segments.update(connection.execute(sa.select(g.c.path).where(g.c.number.in_(numbers))).scalars())
     used = {path for path, owner in owners.items() if owner in segments}
     sources = (s.deletion_vectors, s.column_files, s.journals, s.index_files, s.projection_files)
     named = sa.union_all(*(sa.select(source.c.path).where(source.c.path.in_(every)) for source in sources))

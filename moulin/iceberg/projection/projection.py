@@ -6,14 +6,14 @@ as if committed and expired. Files get fresh names and are recorded in the catal
 is killed leaves files that no row names, and who comes second takes what the first has made.
 """
 
-# Decisions: docs/decisions/0233, docs/decisions/0514
+# Decisions: docs/decisions/0233, docs/decisions/0496, docs/decisions/0514
 
 from __future__ import annotations
 
 import json
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -74,25 +74,36 @@ class Projection:
 
 
 def project(
-    context: Context, table_id: UUID, version: int | None = None, *, format_version: int | None = None
+    context: Context,
+    table_id: UUID,
+    version: int | None = None,
+    *,
+    format_version: int | None = None,
+    known: TableState | None = None,
 ) -> Projection:
     """The table at `version`, by default now, as Iceberg metadata in the lake's storage; made if it is not there.
 
     The format is the one that the table has at that version, unless given. Rows that were put and not flushed are not
-    part of any version. Cost follows what changed since the last projection.
+    part of any version. Cost follows what changed since the last projection. `known` is the table at `version`, if the
+    caller has it.
     """
     for _ in range(_ATTEMPTS):
-        state = context.catalog.table_by_id(table_id, version)
+        state = known or context.catalog.table_by_id(table_id, version)
         if version is None:
             state = folded(context, state)
+        known = None  # of another try it is not the newest
         chosen = format_version or documents.format_version(state)
         found: Projected | None = None
         try:
-            found = find_whole(context, table_id, chosen, state.head_version)
+            line = _look(context, state, chosen)
+            found = line.found
+            if found is not None and not _is_whole(context, table_id, chosen, found):
+                continue
             if found is None:
-                _find_base(context, table_id, chosen, state.head_version)
-                _project_earlier(context, state, chosen)
-                found = _Projector(context, state, chosen, unfolded(context, state)).run()
+                if line.base is not None and not _is_whole(context, table_id, chosen, line.base):
+                    continue
+                _project_earlier(context, state, chosen, line)
+                found = _Projector(context, state, chosen, line.unfolded).run()
             if found is not None:
                 return _load(context, table_id, chosen, found)
         except NotFound:
@@ -102,13 +113,36 @@ def project(
     raise Unavailable(f"Others kept projecting {table_id} at the same time: try again.")
 
 
-def _project_earlier(context: Context, state: TableState, chosen: int) -> None:
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The projections that there are: that of a version, or else the one before it, and what lies between.
+
+    `earlier` are versions of engines since `base`; none where a newer version is projected already. `unfolded` are
+    columns in files of their own.
+    """
+
+    found: Projected | None
+    base: Projected | None = None
+    earlier: Sequence[int] = ()
+    unfolded: frozenset[int] = frozenset()
+
+
+def _look(context: Context, state: TableState, chosen: int) -> _Line:
+    """What there is for a version, in one view of the catalog."""
+    pool, head = context.own_catalog().pool, state.head_version
+    with pool.view():
+        found = projections.find(pool, state.id, chosen, head)
+        if found is not None:
+            return _Line(found)
+        base, earlier = projections.before(pool, state.id, chosen, head), list[int]()
+        if base is not None and projections.is_newest(pool, state.id, chosen, head):
+            earlier = projections.engine_versions(pool, state.id, base.version, head)
+        return _Line(None, base, earlier, unfolded(context, state))
+
+
+def _project_earlier(context: Context, state: TableState, chosen: int, line: _Line) -> None:
     """Project what engines committed since the last projection: each finds its snapshot in the metadata then."""
-    pool = context.own_catalog().pool
-    base = projections.before(pool, state.id, chosen, state.head_version)
-    if base is None or not projections.is_newest(pool, state.id, chosen, state.head_version):
-        return
-    for version in projections.engine_versions(pool, state.id, base.version, state.head_version):
+    for version in line.earlier:
         with suppress(NotFound):  # clean-up has passed it
             project(context, state.id, version, format_version=chosen)
 
@@ -117,13 +151,6 @@ def find_whole(context: Context, table_id: UUID, chosen: int, version: int) -> P
     """The projection of exactly this version. One that lost a file is forgotten, with all that may share it: None."""
     found = projections.find(context.own_catalog().pool, table_id, chosen, version)
     return found if found is None or _is_whole(context, table_id, chosen, found) else None
-
-
-def _find_base(context: Context, table_id: UUID, chosen: int, version: int) -> None:
-    """Forget the projection that the next one would continue if it lost a file."""
-    base = projections.before(context.own_catalog().pool, table_id, chosen, version)
-    if base is not None:
-        _is_whole(context, table_id, chosen, base)
 
 
 def _is_whole(context: Context, table_id: UUID, chosen: int, found: Projected) -> bool:
@@ -245,7 +272,15 @@ class _Projector:
             )
             if not recorded and projections.last_erased(self.pool, state.id) != known.erased:
                 self.store.delete(self.added)  # at once: they hold bounds of rows that were erased meanwhile
+            if recorded:
+                self._note_whole(base, made)
             return made if recorded else None
+
+    def _note_whole(self, base: Projected | None, made: Projected) -> None:
+        """What was just written is there; what is taken over was there when that of `base` was looked for."""
+        seen = time.monotonic() if base is None else _looked.find(location(self.store, base.path))
+        if seen is not None:
+            _looked.keep(location(self.store, made.path), seen)
 
     def _look_up(self) -> _Known:
         """What the catalog says, in one view of it."""

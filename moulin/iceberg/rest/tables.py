@@ -220,7 +220,7 @@ def loaded(
     lent: Lent | None = None,
 ) -> Response:
     """A table's metadata, location and tag as an answer; at `version`, by default now."""
-    found = project(lake.context, state.id, version)
+    found = project(lake.context, state.id, version, known=state if version is None else None)
     body = {**load_result(found, snapshots)}
     body = body if lent is None else lent.join(body)
     shown = lake.catalog.table_by_id(state.id, found.version) if found.version != state.head_version else state

@@ -152,3 +152,18 @@ def test_writers_of_a_process_take_turns_and_do_not_wait_for_ever(tmp_path: Path
         list(pool.map(catalog.create_database, names))
     assert sorted(d.name for d in catalog.databases()) == names
     catalog.close()
+
+
+@pytest.mark.postgres
+def test_a_connection_that_the_server_ended_is_replaced_however_lately_it_was_used(postgres_url: str) -> None:
+    pool, other = (Pool(database_url(postgres_url), Config()) for _ in range(2))
+    with pool.read() as connection:
+        number = connection.execute(sa.text("SELECT pg_backend_pid()")).scalar_one()
+    with pool.read() as connection:
+        assert connection.execute(sa.text("SELECT pg_backend_pid()")).scalar_one() == number
+    with other.unordered() as connection:
+        connection.execute(sa.text("SELECT pg_terminate_backend(:number, 10000)"), {"number": number})
+    with pool.read() as connection:
+        assert connection.execute(sa.text("SELECT pg_backend_pid()")).scalar_one() != number
+    pool.close()
+    other.close()

@@ -13,11 +13,15 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from moulin.catalog.manifests.publish import Publisher
 from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
+from moulin.errors import Fenced
 from moulin.iceberg.format.avro import read_avro, write_avro
 from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
+from moulin.storage.interface import ObjectInfo
+from moulin.storage.local import LocalStore
 from tests.iceberg.rest.served import Client, error, pyiceberg_catalog, served
 
 T = "/namespaces/shop/tables/t"
@@ -400,3 +404,36 @@ def test_a_table_of_format_version_1_is_one_of_2_with_its_first_rows(client: Cli
     table.append(pa.table({"id": pa.array([1], pa.int64()), "name": ["a"]}))
     assert pyiceberg_catalog(address).load_table("shop.old").metadata.format_version == 2
     assert lake.table("shop.old").scan().to_arrow().num_rows == 1
+
+
+def test_an_answered_commit_has_its_manifests_in_storage_and_leaves_no_files(written: Written, lake: Lake) -> None:
+    assert written.send().status_code == 200
+    assert lake.own_catalog().publisher.published_version() == lake.version
+    assert not Path(written.snapshot["manifest-list"].removeprefix("file://")).exists()
+
+
+def test_a_commit_to_a_catalog_that_does_not_count_is_not_answered_as_made(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Publisher) -> None:
+        raise Fenced("The lake was recovered elsewhere.")
+
+    monkeypatch.setattr(Publisher, "_publish", refuse)
+    error(written.send(), 500, "CommitStateUnknownException")
+    assert Path(written.snapshot["manifest-list"].removeprefix("file://")).exists(), "its files are left alone"
+
+
+def test_a_commit_does_not_list_what_the_one_before_it_wrote(
+    address: str, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Written(address, client).send().status_code == 200
+    written, listed, plain = Written(address, client), list[str](), LocalStore.list
+
+    def note(store: LocalStore, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
+        listed.append(prefix)
+        return plain(store, prefix, after)
+
+    monkeypatch.setattr("moulin.iceberg.projection.projection.LOOK_SECONDS", 1000.0)
+    monkeypatch.setattr(LocalStore, "list", note)
+    assert written.send().status_code == 200
+    assert listed == []

@@ -1,75 +1,39 @@
-"""Commits of engines: requirements checked, updates applied, snapshots taken in, all tables of a commit as one version.
+"""Commits of engines over REST: what a request asks for, and its answer. `attempt.py` makes the commit."""
 
-Everything is checked against the head version, and the catalog checks again, under its lock, that it still is the
-head. When it moved meanwhile, the requirements are checked anew: what they do not forbid goes on, the rest is a 409.
-"""
-
-# Decisions: docs/decisions/0066
+# Decisions: docs/decisions/0066, docs/decisions/0496
 
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from typing import Annotated, Any, Final
-from uuid import UUID
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from moulin.catalog.commit.table_commit import Stale, TableCommit
-from moulin.catalog.objects.base_paths import AGAIN
-from moulin.catalog.objects.projections import ENGINE, ENGINE_PREFIX
-from moulin.catalog.upkeep import ownership
-from moulin.errors import AlreadyExists, InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
+from moulin.catalog.commit.table_commit import Stale
+from moulin.errors import InvalidInput, MoulinError, NotFound, Unavailable
 from moulin.iceberg.format.json import Json
-from moulin.iceberg.format.locations import location
-from moulin.iceberg.projection.projection import project
 from moulin.iceberg.rest import namespaces
-from moulin.iceberg.rest.commit import create, rebase, requirements, trust
-from moulin.iceberg.rest.commit.engine_files import TableFolder, check_statistics
-from moulin.iceberg.rest.commit.intake import take_in
-from moulin.iceberg.rest.commit.keyed_rows import Held, hold, take_in_keyed
-from moulin.iceberg.rest.commit.operations import CommitPlan, current, plan
-from moulin.iceberg.rest.commit.rebase import FreeAppend
-from moulin.iceberg.rest.commit.updates import Wanted, read_updates, snapshot_properties
-from moulin.iceberg.rest.errors import CommitStateUnknown, commit_failed
+from moulin.iceberg.rest.commit.attempt import Attempt, Beside, TableRequest
+from moulin.iceberg.rest.commit.updates import read_updates
+from moulin.iceberg.rest.errors import CommitStateUnknown
 from moulin.iceberg.rest.requests import Body, LakeOf, field
-from moulin.iceberg.rest.tables import already_exists, identifier, loaded
+from moulin.iceberg.rest.tables import identifier, loaded
 from moulin.iceberg.rest.turns import in_turn
 from moulin.lake import Lake
 from moulin.model import request_ids
-from moulin.model.entities import TableState
 from moulin.model.names import AT, check_name
-from moulin.model.operations import DataOperation, Operation, RegionUse, SetProperties
-from moulin.model.tags import VERIFIED
-from moulin.storage import paths
 from moulin.table.commit.retry import at_once, retry
 from moulin.table.keyed.tables import flush_table
-from moulin.table.read.quarantine import BELIEVED
 
-log = logging.getLogger("moulin.iceberg.rest")
 router = APIRouter()
 _ATTEMPTS: Final = 5
 IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key")]
-
-
-@dataclass(frozen=True, slots=True)
-class TableRequest:
-    """One table of a commit."""
-
-    database: str
-    name: str
-    requirements: Sequence[Any]
-    wanted: Wanted
-
-    @property
-    def full_name(self) -> str:
-        return f"{self.database}.{self.name}"
 
 
 @router.post("/namespaces/{namespace}/tables/{table}")
@@ -84,7 +48,11 @@ def _commit_table(lake: Lake, namespace: str, table: str, body: Json, key: str |
     database = namespaces.find(lake, namespace).name
     if "identifier" in body and identifier(body, "identifier") != (database, table):
         raise InvalidInput("The request's identifier is not the table of its path.")
-    version = _commit(lake, [_table_request(database, table, body)], key)
+    requests = [_table_request(database, table, body)]
+    return _answered(lake, requests, key, lambda version: _shown(lake, database, table, version))
+
+
+def _shown(lake: Lake, database: str, table: str, version: int | None) -> Response:
     try:
         state = lake.catalog.table(database, table)
         return loaded(lake, state, version=version if version is not None and version < state.head_version else None)
@@ -101,8 +69,22 @@ async def commit_transaction(request: Request, lake: LakeOf, body: Body, key: Id
 
 
 def _commit_transaction(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> Response:
-    _commit(lake, requests, key)
-    return Response(status_code=204)
+    return _answered(lake, requests, key, lambda _: Response(status_code=204))
+
+
+def _answered(
+    lake: Lake, requests: Sequence[TableRequest], key: str | None, show: Callable[[int | None], Response]
+) -> Response:
+    """Commit, and make the answer while another thread publishes the manifests and cleans up; both are waited for."""
+    with ThreadPoolExecutor(1, thread_name_prefix="moulin-commit") as beside:
+        following: list[Future[None]] = []
+        answer = show(_commit(lake, requests, key, lambda work: following.append(beside.submit(work))))
+        try:
+            for one in following:
+                one.result()
+        except Unavailable as error:
+            raise CommitStateUnknown(f"Nobody knows whether the commit was made ({error.message}).") from error
+    return answer
 
 
 def _table_requests(lake: Lake, body: Json) -> list[TableRequest]:
@@ -124,7 +106,7 @@ def _table_request(database: str, name: str, body: Json) -> TableRequest:
     return TableRequest(database, check_name(name, "table"), field(body, "requirements", list), wanted)
 
 
-def _commit(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> int | None:
+def _commit(lake: Lake, requests: Sequence[TableRequest], key: str | None, beside: Beside) -> int | None:
     """The version that was made; None when there was nothing to change."""
     request_id = _request_id(lake, requests, key)
     if request_id is not None and (earlier := lake.catalog.committed(request_id)) is not None:
@@ -132,9 +114,8 @@ def _commit(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> in
     for request in requests:
         with suppress(NotFound):  # it may be one to be made
             flush_table(lake.context, lake.catalog.table(request.database, request.name).id)
-    return retry(
-        _ATTEMPTS, lambda: _Attempt(lake, requests, request_id).run(), lambda error: isinstance(error, Stale), at_once
-    )
+    attempt = partial(Attempt, lake, requests, request_id, beside)
+    return retry(_ATTEMPTS, lambda: attempt().run(), lambda error: isinstance(error, Stale), at_once)
 
 
 def _request_id(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> str | None:
@@ -143,228 +124,3 @@ def _request_id(lake: Lake, requests: Sequence[TableRequest], key: str | None) -
     key = key if lake.on_branch is None else f"{key}{AT}{lake.on_branch}"
     text = repr([(request.full_name, request.requirements, request.wanted) for request in requests])
     return f"{request_ids.ICEBERG}{hashlib.sha256(f'{key} {text}'.encode()).hexdigest()}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """What a snapshot does to a table, the regions that it holds, and the version that it was prepared from.
-
-    `believed` says that facts are those of its manifests.
-    """
-
-    operation: DataOperation | None
-    regions: tuple[RegionUse, ...]
-    read_version: int
-    believed: bool
-
-
-class _Attempt:
-    """One try at a commit, from the head versions of now."""
-
-    def __init__(self, lake: Lake, requests: Sequence[TableRequest], request_id: str | None) -> None:
-        self.lake, self.requests, self.request_id = lake, requests, request_id
-        self.context, self.catalog = lake.context, lake.own_catalog()
-        self.commits: list[TableCommit] = []
-        self.leftovers: list[str] = []
-        self.made: list[UUID] = []
-        self.tables: set[UUID] = set()
-        self.held: dict[UUID, Held] = {}
-
-    def run(self) -> int | None:
-        """The version that was made; None when there was nothing to change."""
-        with ExitStack() as self.until:
-            self._hold()
-            return self._run()
-
-    def _hold(self) -> None:
-        """Hold the keyed tables that get rows, in one order, before their heads are looked at."""
-        wanted = [request for request in self.requests if request.wanted.snapshots]
-        states = [state for request in wanted if (state := self._state(request)) is not None]
-        for state in sorted(states, key=lambda state: state.id):
-            if state.schema.identifier_field_ids:
-                self.held[state.id] = hold(self.context, state, self.until)
-
-    def _run(self) -> int | None:
-        found = [self._state(request) for request in self.requests]
-        bases = [None if state is None else project(self.context, state.id, state.version).metadata for state in found]
-        appends = [self._free_append(*one) for one in zip(self.requests, found, bases, strict=True)]
-        earlier = self._made_before(appends)
-        if earlier is not None:
-            return earlier
-        for request, base, append in zip(self.requests, bases, appends, strict=True):
-            left = request.requirements if append is None else append.requirements
-            requirements.check(left, base, request.full_name)
-        version = None
-        try:
-            for request, state, base, append in zip(self.requests, found, bases, appends, strict=True):
-                if state is None or base is None:
-                    self._create(request)
-                else:
-                    self._update(request, state, base, append)
-            if self.commits:
-                version = self._save()
-        except BaseException as error:
-            if not isinstance(error, CommitStateUnknown):
-                self._undo()
-            raise
-        self._clean_up()
-        return version
-
-    def _free_append(self, request: TableRequest, state: TableState | None, base: Json | None) -> FreeAppend | None:
-        if state is None or base is None:
-            return None
-        return rebase.free_append(state, base, request.requirements, request.wanted)
-
-    def _made_before(self, appends: Sequence[FreeAppend | None]) -> int | None:
-        """The version of the same request, if it was sent before: nothing else would refuse it the second time."""
-        if self.request_id is None and all(append is not None for append in appends):
-            self.request_id = rebase.request_id([append for append in appends if append is not None])
-        if self.request_id is None or not any(appends):
-            return None
-        earlier = self.catalog.committed(self.request_id)
-        return None if earlier is None else earlier.version
-
-    def _state(self, request: TableRequest) -> TableState | None:
-        try:
-            return self.catalog.table(request.database, request.name)
-        except NotFound:
-            return None
-
-    def _create(self, request: TableRequest) -> None:
-        """Make the table; rows that come with it are a version of their own, right after."""
-        root = location(self.context.store, "x").removesuffix("x")
-        new = create.from_updates(request.wanted, root)
-        current(request.wanted)  # what cannot be taken is refused before anything is made
-        try:
-            state = self.catalog.create_table(request.database, request.name, new)
-        except AlreadyExists as error:
-            raise already_exists(self.lake, "Table", request.database, request.name) from error
-        self.made.append(state.id)
-        base: Json = {"refs": {}, "snapshots": [], "location": f"{root}{paths.table_prefix(state.id)}"}
-        self._add(state, plan(state, request.wanted, base), base, request)
-
-    def _update(self, request: TableRequest, state: TableState, base: Json, append: FreeAppend | None) -> None:
-        planned = plan(state, request.wanted, base)
-        check_statistics(TableFolder(self.context, state), request.wanted.statistics.values())
-        self._add(state, planned, base, request, append)
-
-    def _add(
-        self,
-        state: TableState,
-        planned: CommitPlan,
-        base: Json,
-        request: TableRequest,
-        append: FreeAppend | None = None,
-    ) -> None:
-        operations: list[Operation] = list(planned.operations)
-        snapshot_id = None
-        summary = {"engine": ENGINE}
-        regions: tuple[RegionUse, ...] = ()
-        read_version = state.version
-        if planned.snapshot is not None:
-            before = _check_snapshot(state, planned, base, request.wanted, append)
-            rows = self._take_in(state, planned, before, append, replaces=request.wanted.replaces)
-            taken, regions, read_version = rows.operation, rows.regions, rows.read_version
-            if rows.believed:
-                if VERIFIED not in state.properties:  # what looks for files to read begins here
-                    operations.append(SetProperties({VERIFIED: str(state.head_version)}))
-                summary |= {BELIEVED: trust.mode(self.context.config, state.properties), AGAIN: "true"}
-            self.tables.add(state.id)
-            if taken is not None:
-                operations.append(taken)
-                snapshot_id = planned.snapshot["snapshot-id"]
-                given = snapshot_properties(request.wanted.snapshots)
-                summary |= {ENGINE_PREFIX + key: value for key, value in given.items()}
-        is_free = append is not None and append.follows_any
-        for index, operation in enumerate(operations):
-            self.commits.append(
-                TableCommit(
-                    state.id,
-                    read_version,
-                    operation,
-                    summary,
-                    regions if isinstance(operation, DataOperation) else (),
-                    expected_head=state.head_version if index == 0 and not is_free else None,
-                    snapshot_id=snapshot_id,
-                )
-            )
-
-    def _take_in(
-        self, state: TableState, planned: CommitPlan, before: Json | None, append: FreeAppend | None, *, replaces: bool
-    ) -> _Rows:
-        assert planned.snapshot is not None
-        if state.schema.identifier_field_ids:
-            held = self.held.get(state.id) or hold(self.context, state, self.until)
-            keyed = take_in_keyed(self.context, planned.state, before, planned.snapshot, held, self.until)
-            prepared = self.context.committer.prepared(keyed.change)
-            assert isinstance(prepared.operation, DataOperation)
-            rows = _Rows(prepared.operation, prepared.regions, prepared.read_version, believed=False)
-            leftovers, is_pure = keyed.leftovers, keyed.is_pure
-        else:
-            schema_id = planned.state.schema_id
-            taken = take_in(self.context, planned.state, before, planned.snapshot, schema_id, replaces=replaces)
-            rows = _Rows(taken.operation, (), state.version, taken.believed)
-            leftovers, is_pure = taken.leftovers, rebase.is_pure(taken.operation)
-        self.leftovers += leftovers
-        if append is not None and not is_pure:
-            raise InvalidInput(f"A snapshot of {state.full_name} is called an append, and takes files or rows away.")
-        return rows
-
-    def _save(self) -> int:
-        try:
-            return self.catalog.commit(self.commits, request_id=self.request_id).version
-        except Unavailable as error:
-            raise CommitStateUnknown(f"Nobody knows whether the commit was made ({error.message}).") from error
-
-    def _undo(self) -> None:
-        """Take back tables that were made for a commit that failed."""
-        for table_id in self.made:
-            try:
-                entry = self.catalog.table_entry(table_id)
-                self.catalog.drop_table(entry.database, table_id, immediate=True)
-            except MoulinError as error:
-                log.warning("a table of a failed commit stays", extra={"table": str(table_id), "error": error.message})
-
-    def _clean_up(self) -> None:
-        """The engine's files were copied, and go; the lake's own, which a commit may name, too, stay.
-
-        Those that a crash leaves here are in nobody's way.
-        """
-        try:
-            mine = ownership.leftovers(self.catalog.pool, self.tables, self.leftovers)
-            self.context.store.delete(mine)
-        except MoulinError as error:
-            log.warning("files of a commit stay", extra={"files": len(self.leftovers), "error": error.message})
-
-
-def _check_snapshot(
-    state: TableState, planned: CommitPlan, base: Json, wanted: Wanted, append: FreeAppend | None
-) -> Json | None:
-    """The snapshot that one follows; refused unless that is the head of the table, or the commit may follow any."""
-    snapshot = planned.snapshot
-    assert snapshot is not None
-    if any(one["snapshot-id"] == snapshot["snapshot-id"] for one in base["snapshots"]):
-        raise commit_failed(f"{state.full_name} has a snapshot {snapshot['snapshot-id']} already.")
-    if append is not None:
-        rebase.check_numbers(state, append)
-        rebase.check_schema(state, append)
-        return append.before
-    main = base["refs"].get("main", {}).get("snapshot-id")
-    if wanted.replaces:
-        if state.schema.identifier_field_ids:
-            raise Unsupported(
-                f"{state.full_name} has a primary key, and is not replaced with rows: drop it, or overwrite."
-            )
-        return None  # it follows nothing: sequence number and row ids are given by the catalog
-    first = rebase.first_added(wanted.snapshots, snapshot["snapshot-id"])
-    if (parent := rebase.parent_of(first)) != main:
-        raise commit_failed(f"The snapshot follows {parent}; the current one of {state.full_name} is {main}.")
-    if base.get("format-version") != 1 and first["sequence-number"] != state.last_sequence + 1:
-        raise commit_failed(
-            f"The next sequence number of {state.full_name} is {state.last_sequence + 1}, not "
-            f"{first['sequence-number']}."
-        )
-    row_id = first.get("first-row-id")
-    if row_id is not None and row_id != state.next_row_id:
-        raise commit_failed(f"The next row id of {state.full_name} is {state.next_row_id}, not {row_id}.")
-    return next((one for one in base["snapshots"] if one["snapshot-id"] == main), None)
