@@ -50,6 +50,9 @@ class Claim:
         order = sorted if self.asked[0] == "sail" else list  # it shows columns that are partitions last
         if order(found.column_names) != order(self.schema.names):
             return f"columns {found.column_names} for {self.schema.names}"
+        shapes = [(one.name, _shape(found.field(one.name).type), _shape(one.type)) for one in self.schema]
+        if different := [one for one in shapes if one[1] != one[2]]:
+            return f"types {different}"
         try:
             theirs, ours = rows(found, self.schema), rows(self.expected, self.schema)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -59,6 +62,18 @@ class Claim:
         if len(theirs) != len(ours):
             return f"{len(theirs)} rows for {len(ours)}"
         return next((f"{one} for {other}" for one, other in zip(theirs, ours, strict=True) if one != other), None)
+
+
+def _shape(kind: pa.DataType) -> Any:
+    """What a cast would hide of a type: fields of structs that it would add, numbers and dates that it would widen."""
+    if pa.types.is_struct(kind):
+        return [(field.name, _shape(field.type)) for field in kind]
+    if pa.types.is_map(kind):
+        return _shape(kind.key_type), _shape(kind.item_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _shape(kind.value_type)
+    widens = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return str(kind) if widens or pa.types.is_date(kind) else None
 
 
 def _emptied(value: Any) -> Any:
@@ -79,7 +94,8 @@ def claims(history: History, folder: Path | None) -> Iterator[Claim]:
     own = project(lake.context, table.id)
     for chosen in formats:
         made = project(lake.context, table.id, format_version=chosen)
-        assert check(made.location) == [], history.done
+        problems = check(made.location)
+        assert not problems, f"{[*map(str, problems)]}: format {made.format_version} after {history.done}"
         said = list(_said(lake, made))
         for name in ENGINES:
             (reader,) = [one for one in said if one.engine == name.removesuffix(" native")]

@@ -19,13 +19,23 @@ from moulin.iceberg.format.data_entries import DataEntryEncoder, avro_file
 from moulin.iceberg.format.deletes import DeleteFile, delete_file_record
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import address
+from moulin.iceberg.format.metadata import schema_json
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
 from moulin.model.layout.bounds import bound_from_bytes, bound_to_bytes, is_wider
-from moulin.model.layout.partition_spec import PartitionSpec
-from moulin.model.schema.documents import plain_schema, schema_to_json
-from moulin.model.schema.values import DoubleType, FloatType, IcebergType, IntegerType, LongType, PrimitiveType
+from moulin.model.layout.partition_spec import PartitionField, PartitionSpec
+from moulin.model.schema.documents import to_text
+from moulin.model.schema.values import (
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    PrimitiveType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+)
 from moulin.storage import paths
 
 EXISTING, ADDED, DELETED = 0, 1, 2
@@ -115,7 +125,7 @@ class ManifestWriter:
         live = [entry.segment.facts.number for entry in entries if entry.status != DELETED]
         numbers = live or [entry.segment.facts.number for entry in entries]
         header = {
-            "schema": schema_to_json(plain_schema(self.state.schema)),
+            "schema": to_text(schema_json(self.state.schema, self.format_version)),
             "schema-id": str(self.state.schema_id),
             "partition-spec": json.dumps([_spec_field(field) for field in spec.fields]),
             "partition-spec-id": str(spec.spec_id),
@@ -218,10 +228,13 @@ class ManifestWriter:
 
     def partition_fields(self, spec: PartitionSpec) -> list[tuple[int, str, IcebergType]]:
         """Id, name and type of each field of a partition tuple."""
-        return [
-            (field.field_id, field.name, field.transform.result_type(source_type(self.state, field.source_id)))
-            for field in spec.fields
-        ]
+        return [(field.field_id, field.name, self._partition_type(field)) for field in spec.fields]
+
+    def _partition_type(self, field: PartitionField) -> IcebergType:
+        kind = field.transform.result_type(source_type(self.state, field.source_id))
+        # Before format version 3 the column can only be one of earlier schemas; engines do not know the type.
+        old = self.format_version < 3 and isinstance(kind, TimestampNanoType | TimestamptzNanoType)
+        return LongType() if old else kind
 
     def _partition(self, segment: LiveSegment) -> dict[str, Any]:
         key = segment.facts.spec_id, segment.facts.partition

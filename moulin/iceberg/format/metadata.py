@@ -1,12 +1,12 @@
 """The metadata of a table for Iceberg engines, as JSON of the specification. See docs/formats/iceberg.md."""
 
-# Decisions: docs/decisions/0063
+# Decisions: docs/decisions/0063, docs/decisions/0515
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 from pyiceberg.table.name_mapping import create_mapping_from_schema
 
@@ -20,7 +20,15 @@ from moulin.model.layout.partition_spec import spec_document
 from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, order_document
 from moulin.model.operations import Kind
 from moulin.model.schema.documents import plain_schema, schema_document
-from moulin.model.schema.values import Schema, TimestampNanoType, TimestamptzNanoType
+from moulin.model.schema.values import (
+    IcebergType,
+    ListType,
+    MapType,
+    Schema,
+    StructType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+)
 from moulin.model.tags import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, Ref, shown, statistics_of
 
 FORMAT_PROPERTY = "format-version"
@@ -187,15 +195,40 @@ def ref_json(ref: Ref, snapshot_id: int) -> Json:
 
 
 def schema_json(schema: Schema, version: int) -> Json:
-    """A schema in Iceberg's form. Defaults exist from format version 3 on."""
-    document: Json = schema_document(plain_schema(schema))
-    return document if version >= 3 else _without_defaults(document)
+    """A schema in Iceberg's form. Nanosecond timestamps and defaults exist from format version 3 on."""
+    document: Json = schema_document(_before_v3(plain_schema(schema)) if version < 3 else plain_schema(schema))
+    return document
 
 
-def _without_defaults(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _without_defaults(v) for k, v in value.items() if k not in ("initial-default", "write-default")}
-    return [_without_defaults(item) for item in value] if isinstance(value, list) else value
+def _before_v3(schema: Schema) -> Schema:
+    """The schema without what no format before version 3 has: only earlier schemas of a table can have had it."""
+    fitting = _fitting(schema.as_struct())
+    fields = fitting.fields if isinstance(fitting, StructType) else ()
+    kept = Schema(*fields, schema_id=schema.schema_id)
+    key = [number for number in schema.identifier_field_ids if number in kept.field_ids]
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=key)
+
+
+def _fitting(kind: IcebergType) -> IcebergType | None:
+    """A type without what no format before version 3 has; None if it is nothing without that."""
+    match kind:
+        case TimestampNanoType() | TimestamptzNanoType():
+            return None
+        case StructType():
+            pairs = [(field, _fitting(field.field_type)) for field in kind.fields]
+            fields = [
+                replace(field, field_type=inner, initial_default=None, write_default=None)
+                for field, inner in pairs
+                if inner is not None
+            ]
+            return StructType(*fields) if fields or not pairs else None
+        case ListType():
+            element = _fitting(kind.element_type)
+            return None if element is None else replace(kind, element_type=element)
+        case MapType():
+            key, value = _fitting(kind.key_type), _fitting(kind.value_type)
+            return None if key is None or value is None else replace(kind, key_type=key, value_type=value)
+    return kind
 
 
 def properties(state: TableState) -> dict[str, str]:

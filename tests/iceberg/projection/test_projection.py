@@ -211,6 +211,40 @@ def test_what_does_not_fit_version_2_is_refused(lake: Lake) -> None:
         project(lake.context, table.id)
 
 
+NANOSECONDS = [{"id": 1, "at": "2024-03-01T00:00:00.000000001", "s": {"at": "2024-03-01T00:00:00", "n": 1}}, {"id": 2}]
+
+
+@pytest.mark.parametrize("way", ["a restore", "drops"])
+def test_version_2_shows_earlier_schemas_without_what_it_lacks(lake: Lake, way: str) -> None:
+    """Columns of nanoseconds that are gone are in no schema, neither of metadata nor of manifests."""
+    table = lake.create_table("shop.t", [("id", "long"), ("s", "struct<n: int>")], properties={"format-version": "3"})
+    table.append([{"id": 0, "s": {"n": 7}}])
+    before = table.state().version
+    table.add_column("at", "timestamp_ns")
+    table.add_column("s.at", "timestamp_ns")
+    table.set_partitioning(["at", "id"])
+    table.append(NANOSECONDS)
+    table.tag("nanoseconds")
+    if way == "a restore":
+        table.restore(before)
+    else:
+        table.set_partitioning([])
+        table.drop_column("at")
+        table.drop_column("s.at")
+        table.delete_where("id = 2")
+    table.set_properties({"format-version": "2"})
+    made = project(lake.context, table.id)
+    assert made.format_version == 2
+    assert checker.check(made.location, every_snapshot=True) == []
+    assert "timestamp_ns" not in json.dumps(made.metadata)
+    for manifest in manifests(lake, made):
+        name = manifest["manifest_path"].rpartition("/")[2]
+        _, header = read_avro(lake.store.get(f"tables/{made.table_id}/metadata/{name}"), name)
+        assert "timestamp_ns" not in header["schema"]
+        assert "timestamp-nanos" not in header["avro.schema"]
+    assert ids(made) == ([0] if way == "a restore" else [0, 1])
+
+
 def test_a_lake_whose_path_has_a_space_is_projected_with_plain_names(tmp_path: Path) -> None:
     """A deletion vector names its data file as manifests do, and nothing is percent-encoded there."""
     with moulin.connect(tmp_path / "a lake é") as lake:
