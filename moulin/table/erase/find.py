@@ -30,6 +30,7 @@ from moulin.model.schema.values import Schema
 from moulin.model.where import Where, parse_where
 from moulin.storage.store import Store
 from moulin.table.context import Context
+from moulin.table.read.quarantine import has_believed
 from moulin.table.read.scan import facts_by_field
 from moulin.table.write.match import match_positions
 from moulin.table.write.writes import balanced
@@ -112,14 +113,16 @@ def find(
 ) -> tuple[list[Found], frozenset[Look]]:
     """The rows that match in every segment of the family; and all that there is to look at.
 
-    Segments of which every set of column files is to be skipped are not looked at.
+    Segments of which every set of column files is to be skipped are not looked at. Bounds leave out segments, unless an
+    engine was believed what it said of some.
     """
+    prune = not any(has_believed(catalog, state) for state in family.states.values())
     seen = erasable.shown(catalog, family.states)
     every = frozenset((number, beside) for number, sights in seen.items() for _, beside in sights)
     found: list[Found] = []
     for numbers in batched(sorted({number for number, _ in every.difference(skip)}), _AT_ONCE):
         loaded = erasable.load(catalog, list(numbers))
-        found += _match(context, question, [(one, seen[one.segment.facts.number]) for one in loaded])
+        found += _match(context, question, [(one, seen[one.segment.facts.number]) for one in loaded], prune)
     return found, every
 
 
@@ -143,14 +146,17 @@ def find_slice(work: FindSlice) -> tuple[tuple[int, bytes], ...]:
     return tuple(found)
 
 
-def _match(context: Context, question: Question, loaded: Iterable[tuple[Shared, Collection[Sight]]]) -> Iterator[Found]:
+def _match(
+    context: Context, question: Question, loaded: Iterable[tuple[Shared, Collection[Sight]]], prune: bool
+) -> Iterator[Found]:
     held: dict[int, Shared] = {}
     work: dict[Look, tuple[LiveSegment, tuple[Reading, ...]]] = {}
     for one, sights in loaded:
         number = one.segment.facts.number
         for beside, readings in _readings(question, one, sights).items():
             segment = replace(one.beside(beside), vector=None, columns_id=beside)
-            may = [r for r in readings if r.predicate.may_match(facts_by_field(segment), segment.facts.rows)]
+            facts = facts_by_field(segment)
+            may = [one for one in readings if not prune or one.predicate.may_match(facts, segment.facts.rows)]
             if may:
                 held[number], work[number, beside] = one, (segment, tuple(may))
     segments = [segment for segment, _ in work.values()]

@@ -117,3 +117,15 @@ def test_a_wrong_count_of_rows_is_not_counted(lake: Lake, tmp_path: Path) -> Non
     assert _checked(lake).problems
     with pytest.raises(Corrupt, match="in quarantine"):
         lake.table("shop.t").scan().count()
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_an_erase_finds_rows_whatever_a_manifest_says_of_them(lake: Lake, checked: bool) -> None:
+    before = lake.version
+    assert _append(lake, _high_bound).status_code == 200
+    taken = lake.version
+    if checked:
+        assert _checked(lake).problems
+        lake.table("shop.t").restore(before)
+    lake.table("shop.t").erase("id = 1")
+    assert 1 not in lake.table("shop.t").at(taken).scan().to_arrow()["id"].to_pylist()
