@@ -16,8 +16,8 @@ from moulin.model.schema.values import (
     Schema,
     StructType,
     TimestampNanoType,
-    TimestamptzNanoType,
     TimestampType,
+    TimestamptzNanoType,
 )
 
 NANO = TimestampNanoType()
