@@ -60,6 +60,15 @@ def relatives(catalog: Catalog, table_id: UUID) -> Relatives:
         )
 
 
+def has_in_summary(catalog: Catalog, table_ids: Collection[UUID], key: str) -> bool:
+    """Whether a commit of some tables, which may be dropped, has a key in its summary."""
+    c = s.table_commits
+    named = sa.cast(c.c.summary, sa.Text).contains(f'"{key}"', autoescape=True)
+    query = sa.select(c.c.version).where(c.c.table_id.in_(table_ids), named).limit(1)
+    with catalog.pool.read() as connection:
+        return connection.execute(query).first() is not None
+
+
 def shown(catalog: Catalog, table_ids: Collection[UUID]) -> dict[int, set[Sight]]:
     """The segments of some tables, with the columns and column files of every kept version that shows them."""
     p, m, c, t = s.segment_spans, s.span_masks, s.table_commits, s.tables

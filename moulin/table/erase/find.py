@@ -27,10 +27,11 @@ from moulin.model.facts import LiveSegment
 from moulin.model.filling import without_pending
 from moulin.model.predicate import Predicate
 from moulin.model.schema.values import Schema
+from moulin.model.tags import VERIFIED
 from moulin.model.where import Where, parse_where
 from moulin.storage.store import Store
 from moulin.table.context import Context
-from moulin.table.read.quarantine import has_believed
+from moulin.table.read.quarantine import BELIEVED
 from moulin.table.read.scan import facts_by_field
 from moulin.table.write.match import match_positions
 from moulin.table.write.writes import balanced
@@ -116,7 +117,8 @@ def find(
     Segments of which every set of column files is to be skipped are not looked at. Bounds leave out segments, unless an
     engine was believed what it said of some.
     """
-    prune = not any(has_believed(catalog, state) for state in family.states.values())
+    believed = any(VERIFIED in state.properties for state in family.states.values())
+    prune = not believed and not erasable.has_in_summary(catalog, family.states, BELIEVED)
     seen = erasable.shown(catalog, family.states)
     every = frozenset((number, beside) for number, sights in seen.items() for _, beside in sights)
     found: list[Found] = []

@@ -43,15 +43,10 @@ def is_unread(catalog: CatalogBackend, state: TableState) -> Callable[[LiveSegme
     return lambda segment: segment.added_version in believed
 
 
-def has_believed(catalog: CatalogBackend, state: TableState) -> bool:
-    """Whether a kept version may have a file that was taken at its manifest's word, read since or not."""
-    return VERIFIED in state.properties or any(BELIEVED in one.summary for one in catalog.history(state.id))
-
-
 def proven(catalog: CatalogBackend, state: TableState, segments: Iterable[LiveSegment]) -> list[LiveSegment]:
     """Those of the segments that may be rewritten: neither unread nor in quarantine."""
     wrong, unread = quarantined(state.properties), is_unread(catalog, state)
     return [segment for segment in segments if segment.facts.number not in wrong and not unread(segment)]
 
 
-__all__ = ["BELIEVED", "has_believed", "is_unread", "proven", "refuse_quarantined"]
+__all__ = ["BELIEVED", "is_unread", "proven", "refuse_quarantined"]
