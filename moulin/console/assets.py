@@ -80,7 +80,7 @@ def mount(app: FastAPI) -> None:
     def file(request: Request, path: str) -> Response:
         found = load().get(path)
         return (
-            Response("There is no such file.\n", 404, media_type="text/plain")
+            Response("This file does not exist.\n", 404, media_type="text/plain")
             if found is None
             else _respond(request, found)
         )

@@ -1,7 +1,7 @@
 """Projection: any kept version of a table as an Iceberg table, written when somebody asks for it.
 
 One line of projections per table and format. Each continues the one before: what changed since then becomes one new
-manifest (or a few), manifests that lost a file are written anew, all others are taken over. Versions in between appear
+manifest (or a few), manifests that lost a file are written again, all others are taken over. Versions in between appear
 as if committed and expired. Files get fresh names and are recorded in the catalog at the end, in one transaction: who
 is killed leaves files that no row names, and who comes second takes what the first has made.
 """
@@ -367,7 +367,7 @@ class _Projector:
     ) -> tuple[Json, list[str]]:
         """The snapshot of a commit that no projection has yet, and the files of `base` that it does without.
 
-        `entry` is what changed since `base`; without it all is written anew.
+        `entry` is what changed since `base`; without it everything is written.
         """
         # Bounds are of the types that columns had at that commit: what was widened since can be read by them.
         state, catalog = replace(self.state, schema_id=commit.schema_id), self.context.catalog

@@ -1,7 +1,7 @@
 """One try at a commit of engines: requirements checked, snapshots taken in, all tables of it as one version.
 
 Everything is checked against the head version, and the catalog checks again, under its lock, that it still is the
-head. When it moved meanwhile, the requirements are checked anew: what they do not forbid goes on, the rest is a 409.
+head. When it moved meanwhile, the requirements are checked again: what they do not forbid goes on, the rest is a 409.
 """
 
 # Decisions: docs/decisions/0066, docs/decisions/0496
