@@ -4,6 +4,8 @@ The expression itself is always evaluated, too. So what is not understood here, 
 expression does, costs time and changes no result.
 """
 
+# Decisions: docs/decisions/0580
+
 from __future__ import annotations
 
 import struct
@@ -133,8 +135,9 @@ class _Reader:
             operator = _OPERATORS[name]
             found = self._comparison(NEGATED[operator] if negated else operator, *operands)
             # For Arrow a comparison with NaN is false, so its opposite is true.
-            nan = isinstance(found, Compare) and found.column.is_floating and negated
-            return disjunction([found, IsNan(found.column, False)]) if nan else found
+            if negated and isinstance(found, Compare) and found.column.is_floating:
+                return disjunction([found, IsNan(found.column, False)])
+            return found
         column = self._column(operands[0]) if operands else None
         if column is None:
             return TRUE
