@@ -8,11 +8,11 @@
     for rows in moment.batches(asked, ["duration_ns"], go_on=go_on): ...
 
 Times are Unix nanoseconds; a range has its start and not its end. `go_on` is called before each part is read, and
-raises to stop (`Console.reading` makes one). What is read at once is bounded by the scan's own limits; fresh records are
-decoded once, kept in a cache with a limit, and left out past `FRESH_BYTES` of storage: `Moment.left_out` counts them.
+raises to stop (`Console.reading` makes one). What is read at once is bounded by the scan's own limits; fresh records
+are decoded once, kept in a cache with a limit, and left out past `FRESH_BYTES` of storage: `Moment.left_out` counts.
 """
 
-# Decisions: docs/decisions/0565
+# Decisions: docs/decisions/0565, docs/decisions/0568
 
 from __future__ import annotations
 
@@ -134,7 +134,6 @@ class Telemetry:
             return pa.concat_tables([targets.schemas[table_id].empty_table(), *intake.rows.get(table_id, ())])
 
         return self._decoded.get((baby_segment, table_id, fresh.routing), decode)
-
 
     def arrivals(self, table: TelemetryTable, seen: Mapping[UUID, int] | None) -> Arrivals:
         """What collectors stored for a table beyond the offsets `seen`; with None nothing, but how far they are."""
@@ -357,4 +356,15 @@ def nanos(rows: pa.Table, name: str = EVENT_TIME) -> Times:
     return np.asarray(pc.coalesce(rows.column(exact), whole) if exact in rows.column_names else whole)
 
 
-__all__ = ["FRESH_BYTES", "Arrivals", "GoOn", "Moment", "Telemetry", "TelemetryTable", "Times", "column", "matching", "nanos"]
+__all__ = [
+    "FRESH_BYTES",
+    "Arrivals",
+    "GoOn",
+    "Moment",
+    "Telemetry",
+    "TelemetryTable",
+    "Times",
+    "column",
+    "matching",
+    "nanos",
+]

@@ -41,9 +41,11 @@ _LONGEST_BODY: Final = 1 << 18
 
 _TableId = Annotated[UUID | None, Query(description="The id of a table of logs; without it `otel.logs`, or the first.")]
 _Nanos = Annotated[int | None, Query(ge=-(1 << 63), lt=1 << 63)]
-_Search = Annotated[str, Query(max_length=LONGEST, description="Such as `level:error service:cart \"timed out\"`.")]
+_Search = Annotated[str, Query(max_length=LONGEST, description='Such as `level:error service:cart "timed out"`.')]
 _Where = Annotated[str, Query(max_length=4000, description="An SQL condition over the columns of the table.")]
-_Last = Annotated[int, Query(ge=1, le=10 * 366 * 86400, description="Without `start`: so many seconds back from `end`.")]
+_Last = Annotated[
+    int, Query(ge=1, le=10 * 366 * 86400, description="Without `start`: so many seconds back from `end`.")
+]
 
 
 class LogTable(Shape):
@@ -380,7 +382,8 @@ def _news(news: News) -> dict[str, Any]:
 
 
 def _event(name: str, data: Mapping[str, Any], id: str | None = None) -> str:
-    return f"event: {name}\ndata: {json.dumps(data)}\n{'' if id is None else f'id: {id}\n'}\n"
+    end = "" if id is None else f"id: {id}\n"
+    return f"event: {name}\ndata: {json.dumps(data)}\n{end}\n"
 
 
 def _event_id(tail: Tail) -> str:

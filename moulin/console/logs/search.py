@@ -63,6 +63,8 @@ _LEVEL: Final = frozenset({"level", "severity"})
 _ID_BYTES: Final = {"trace_id": 16, "span_id": 8}
 _FIELD: Final = re.compile(r"([A-Za-z_@][A-Za-z0-9_.@/-]*):(?!//)")
 _COMPARED: Final = re.compile(r"(>=|<=|>|<|=)")
+_QUOTED: Final = re.compile(r'"((?:\\["\\]|\\(?!["\\])|[^"\\])*)"')
+_ESCAPED: Final = re.compile(r'\\(["\\])')
 _SPACE: Final = " \t\r\n"
 
 
@@ -220,7 +222,8 @@ class _Parser:
         start = self._at
         if self._text[start : start + 1] == '"':
             return self._quoted(start)
-        parts, held = [], []
+        parts: list[str] = []
+        held: list[str] = []
         while self._at < len(self._text):
             one = self._text[self._at]
             if one in _SPACE or one in '()"':
@@ -239,19 +242,11 @@ class _Parser:
         return Pattern((*parts, "".join(held)), start)
 
     def _quoted(self, start: int) -> Pattern:
-        held = []
-        at = start + 1
-        while at < len(self._text):
-            one = self._text[at]
-            if one == '"':
-                self._at = at + 1
-                return Pattern(("".join(held),), start)
-            if one == "\\" and self._text[at + 1 : at + 2] in ("\\", '"'):
-                at += 1
-                one = self._text[at]
-            held.append(one)
-            at += 1
-        self._refuse(start, "this quote is not closed")
+        found = _QUOTED.match(self._text, start)
+        if found is None:
+            self._refuse(start, "this quote is not closed")
+        self._at = found.end()
+        return Pattern((_ESCAPED.sub(r"\1", found[1]),), start)
 
     def _more(self) -> bool:
         while self._at < len(self._text) and self._text[self._at] in _SPACE:

@@ -32,7 +32,7 @@ export function RecordDialog({ record, table, onClose, onTerm }) {
   const pairs = data ? Object.entries(data.fields).filter(([name]) => !["body", "attributes", "resource", "scope_attributes"].includes(name)) : [];
   const maps = data ? ["attributes", "resource", "scope_attributes"].filter((name) => Object.keys(data.fields[name] ?? {}).length) : [];
   return html`
-    <${Dialog} title=${"Record of " + instant(shown.time, 9)} onClose=${onClose}>
+    <${Dialog} title=${"Record of " + instant(shown.time, 9)} onClose=${onClose} wide>
       <p><${Level} level=${shown.level} /> ${shown.service !== null && html`<b>${plain(shown.service)}</b>`}</p>
       <${Problem} error=${error} />
       ${!data && !error && html`<${Waiting} />`}
