@@ -12,7 +12,6 @@ export const SCREENS = [
   ["", "Lake", () => import("./screens/lake.js")],
   ["activity", "Activity", () => import("./screens/activity.js")],
   ["branches", "Branches", () => import("./screens/branches.js")],
-  ["logs", "Logs", () => import("./screens/logs.js"), "Telemetry"],
   ["streams", "Streams", () => import("./screens/streams.js"), "Machinery"],
   ["tasks", "Tasks", () => import("./screens/tasks.js")],
   ["trash", "Trash", () => import("./screens/trash.js")],
