@@ -10,6 +10,8 @@ from typing import Any, get_type_hints
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,6 +95,19 @@ def test_a_table_can_be_appended_to_another(lake: Lake, orders: Table) -> None:
     other = lake.create_table("shop.copy", orders.schema)
     other.append(orders)
     assert other.count() == 3
+
+
+def test_datasets_and_lazy_frames_are_appended(lake: Lake, orders: Table, tmp_path: Path) -> None:
+    orders.append(rows(1, 3))
+    pq.write_table(orders.to_arrow(), tmp_path / "rows.parquet")
+    copied = lake.create_table("shop.copied", orders.schema)
+    found = ds.dataset(tmp_path / "rows.parquet")
+    for data in (found, found.scanner(), pl.scan_parquet(tmp_path / "rows.parquet"), orders.lazy(), orders.dataset()):
+        assert copied.append(data).rows_added == 3
+    assert copied.append(pl.LazyFrame({"id": [9], "more": ["text"]}), evolve=True).rows_added == 1
+    assert copied.count("more = 'text'") == 1
+    with pytest.raises(InvalidInput, match="pyarrow dataset"):
+        copied.append(3)
 
 
 # Datasets
