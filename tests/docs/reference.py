@@ -1,0 +1,91 @@
+"""Writes the reference pages that follow from the code: `python -m tests.docs.reference`."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+from moulin import config
+from moulin.config import MIB, Config
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+_HEAD = """# Settings
+
+Settings are given to `moulin.connect` by keyword, in the environment as `MOULIN_` and the name in capitals, or in `moulin.toml` in the folder of the lake.
+A keyword goes before the environment, and the environment before the file. An unknown name, or a value that does not fit, is an error. Times are in seconds and sizes in bytes.
+
+```python
+import moulin
+
+lake = moulin.connect("./lake", log_sync="interval", memtable_bytes=32 << 20)
+print(lake.config.memtable_bytes)
+lake.close()
+```
+
+```text
+33554432
+```
+
+This page is made from `moulin/config.py` by `python -m tests.docs.reference`.
+"""
+
+
+def settings() -> str:
+    """The page of settings: each group with what the code says of it."""
+    parts = [_HEAD]
+    defaults = {field.name: field.default for field in dataclasses.fields(Config)}
+    for text, names in _groups():
+        rows = "".join(f"| `{name}` | {_shown(name, defaults[name])} |\n" for name in names)
+        parts.append(f"{text}\n\n| setting | default |\n|---|---|\n{rows}")
+    return "\n".join(parts)
+
+
+def _groups() -> Iterator[tuple[str, list[str]]]:
+    """The comments in the class, each with the settings below it."""
+    source = Path(config.__file__).read_text(encoding="utf-8")
+    text, names = [], []
+    inside = False
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NAME and token.string == "Config":
+            inside = True
+        if not inside or token.start[1] not in (0, 4):
+            continue
+        if token.type == tokenize.NAME and token.string in ("def", "_MAY_BE_ZERO"):
+            break
+        if token.type == tokenize.COMMENT:
+            if names:
+                yield " ".join(text), names
+                text, names = [], []
+            text.append(token.string.removeprefix("#").strip())
+        elif token.type == tokenize.NAME and token.string in {field.name for field in dataclasses.fields(Config)}:
+            names.append(token.string)
+    yield " ".join(text), names
+
+
+def _shown(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return f"`{value!r}`".replace("'", '"')
+    if name.endswith("_bytes") and isinstance(value, int) and value and value % MIB == 0:
+        return f"{value // MIB} MiB"
+    if isinstance(value, float):
+        for size, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
+            if value >= size and value % size == 0:
+                return f"{value // size:g} {unit}" if value != size else f"1 {unit[:-1]}"
+        return f"{value:g} s"
+    return f"{value:,}"
+
+
+PAGES = {"settings.md": settings}
+
+
+def text(name: str) -> str:
+    return re.sub(r"\n{3,}", "\n\n", PAGES[name]())
+
+
+if __name__ == "__main__":
+    for name in PAGES:
+        (REFERENCE / name).write_text(text(name), encoding="utf-8")
