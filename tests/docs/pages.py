@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 _BLOCK = re.compile(
-    r"(?:<!-- not run: (?P<why>.*?) -->\n+)?^```(?P<kind>python|sh)\n(?P<code>.*?)^```\n(?:\n*^```text\n(?P<shown>.*?)^```$)?",
+    r"(?:<!-- not run: (?P<why>.*?) -->\n+)?^```(?P<kind>python|sh)\n(?P<code>.*?)^```\n"
+    r"(?:\n*^```text\n(?P<shown>.*?)^```$)?",
     re.DOTALL | re.MULTILINE,
 )
 _CHECK = doctest.OutputChecker()

@@ -8,15 +8,21 @@ import re
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import typer
 
 from moulin import config
+from moulin.cli.commands import COMMANDS, load
+from moulin.cli.main import app
 from moulin.config import MIB, Config
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 _HEAD = """# Settings
 
-Settings are given to `moulin.connect` by keyword, in the environment as `MOULIN_` and the name in capitals, or in `moulin.toml` in the folder of the lake.
-A keyword goes before the environment, and the environment before the file. An unknown name, or a value that does not fit, is an error. Times are in seconds and sizes in bytes.
+Settings are given to `moulin.connect` by keyword, in the environment as `MOULIN_` and the name in capitals, or in
+`moulin.toml` in the folder of the lake. A keyword goes before the environment, and the environment before the file.
+An unknown name, or a value that does not fit, is an error. Times are in seconds and sizes in bytes.
 
 ```python
 import moulin
@@ -79,7 +85,41 @@ def _shown(name: str, value: object) -> str:
     return f"{value:,}"
 
 
-PAGES = {"settings.md": settings}
+def commands() -> str:
+    """The page of commands: what `--help` says of each."""
+    parts = [
+        "# Commands\n\nOptions of `moulin` itself come before the command. "
+        "This page is made from the code by `python -m tests.docs.reference`.\n"
+    ]
+    root = typer.main.get_command(app)
+    parts += [_command("moulin", root, 2)]
+    return "\n".join(parts)
+
+
+def _command(name: str, command: Any, depth: int) -> str:
+    """A command with its parameters, and the commands below it."""
+    text = f"{'#' * depth} {name}\n\n{_line(command.help or '')}\n"
+    rows = ""
+    for one in command.params:
+        if one.name == "help" or getattr(one, "hidden", False):
+            continue
+        is_option = one.param_type_name == "option"
+        shown = ", ".join([*one.opts, *one.secondary_opts]) if is_option else (one.name or "").upper()
+        rows += f"| `{shown}` | {_line(getattr(one, 'help', '') or '')} |\n"
+    if rows:
+        text += f"\n| | |\n|---|---|\n{rows}"
+    below = {one: load(one) for one in COMMANDS} if depth == 2 else getattr(command, "commands", {})
+    for key, inner in sorted(below.items()):
+        if not inner.hidden:
+            text += f"\n{_command(f'{name} {key}', inner, min(depth + 1, 4))}"
+    return text
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+PAGES = {"settings.md": settings, "cli.md": commands}
 
 
 def text(name: str) -> str:

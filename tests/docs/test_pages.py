@@ -12,9 +12,8 @@ from tests.docs import reference
 from tests.docs.pages import blocks
 from tests.docs.test_examples import ENVIRONMENT, ROOT
 
-PAGES = sorted(page for top in ("tutorials", "howto", "reference") for page in (ROOT / "docs" / top).rglob("*.md")) + [
-    ROOT / "docs" / "start.md"
-]
+_FOLDERS = [ROOT / "docs" / name for name in ("tutorials", "howto", "reference")]
+PAGES = [ROOT / "docs" / "start.md", *sorted(page for folder in _FOLDERS for page in folder.rglob("*.md"))]
 
 
 def name(page: Path) -> str:
