@@ -1,0 +1,243 @@
+"""Finding traces in a table: the newest that fit, one by its id, and what a range of time has.
+
+A range is read from its end, part by part, each longer than the one before, until there is enough: what is asked for is
+mostly new, and the older a part is the less of it is read at once. Ranges are of event times, by which tables are laid out.
+"""
+
+# Decisions: docs/decisions/0572
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from moulin.console.telemetry import GoOn, Moment, column, matching, nanos
+from moulin.console.traces.attributes import have_pair
+from moulin.console.traces.spans import needed, numbers, outline
+from moulin.console.traces.summary import TraceSummary, summarize
+from moulin.model.columns import compute as pc
+from moulin.model.otel import SERVICE
+from moulin.model.predicate.condition import Comparand, Compare, Condition, Operator, membership
+from moulin.model.schema.values import StringType
+
+SECOND: Final = 1_000_000_000
+NEAR: Final = 300 * SECOND
+"""How far around a span others of its trace are looked for."""
+FARTHEST: Final = 12 * 3600 * SECOND
+"""The range in which one trace is looked for at most, once a span of it was found."""
+MOST_SPANS: Final = 20_000
+"""Of one trace."""
+_FIRST_PART, _GROWTH = 5 * SECOND, 4
+_EARLIEST: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Traces with a span that began in [since, until) and fits everything else. Durations are nanoseconds."""
+
+    since: int
+    until: int
+    service: str | None = None
+    operation: str | None = None
+    min_duration: int | None = None
+    max_duration: int | None = None
+    failed: bool = False
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a trace is in a list: when the newest of its fitting spans began, and its id."""
+
+    time: int
+    trace_id: str
+
+
+def newest_traces(
+    moment: Moment, asked: Asked, limit: int, go_on: GoOn, before: Place | None = None
+) -> tuple[list[TraceSummary], Place | None]:
+    """Traces that fit, newest first, and where to go on; None when there are no more.
+
+    A summary is of the spans within NEAR of those that fit. A page may have fewer traces than `limit`, even none.
+    """
+    places = _places(moment, asked, limit + 1, go_on, before)
+    page, more = places[:limit], len(places) > limit
+    if not page:
+        return [], None
+    ids = [place.trace_id for place in page]
+    start, end = page[-1].time - NEAR, page[0].time + NEAR
+    names = list(dict.fromkeys([*needed(_names(moment)), *_attribute_columns(asked)]))
+    rows = _read(moment, start, end, [_is_one_of(moment, ids)], names, go_on)
+    if before is not None:
+        seen = _newest_by_trace(_fitting(moment, rows, asked))
+        page = [place for place in page if _key(seen.get(place.trace_id, place)) < _key(before)]
+    summaries = summarize(outline(rows))
+    found = [summaries[place.trace_id] for place in page if place.trace_id in summaries]
+    return found, places[limit - 1] if more else None
+
+
+def _key(place: Place) -> tuple[int, str]:
+    return place.time, place.trace_id
+
+
+def _places(moment: Moment, asked: Asked, enough: int, go_on: GoOn, before: Place | None) -> list[Place]:
+    """The newest traces with a span that fits, after `before`, in order."""
+    found: dict[str, Place] = {}
+    until = asked.until if before is None else min(asked.until, before.time + 1)
+    names = list(dict.fromkeys([*moment.time_columns, "trace_id", *_attribute_columns(asked)]))
+    for low, high in _parts(asked.since, until):
+        where = moment.where(low, high, also=_conditions(moment, asked))
+        newest: dict[str, Place] = {}
+        for rows in moment.batches(where, names, go_on=go_on):
+            for trace_id, place in _newest_by_trace(_with_attributes(rows, asked)).items():
+                if trace_id not in newest or newest[trace_id].time < place.time:
+                    newest[trace_id] = place
+        for place in sorted(newest.values(), key=_key, reverse=True):
+            if before is None or _key(place) < _key(before):
+                found.setdefault(place.trace_id, place)
+        if len(found) >= enough:
+            break
+    return list(found.values())[:enough]
+
+
+def _newest_by_trace(rows: pa.Table) -> dict[str, Place]:
+    counted = pa.table({"id": _ids(rows), "time": nanos(rows)}).group_by("id").aggregate([("time", "max")])
+    pairs = zip(counted["id"].to_pylist(), counted["time_max"].to_pylist(), strict=True)
+    return {trace_id: Place(time, trace_id) for trace_id, time in pairs if trace_id is not None}
+
+
+def _ids(rows: pa.Table) -> pa.StringArray:
+    from moulin.console.traces.spans import id_texts
+
+    return id_texts(rows["trace_id"].combine_chunks())
+
+
+def _parts(since: int, until: int) -> Iterator[tuple[int, int]]:
+    """The range from its end, in parts that grow."""
+    size = _FIRST_PART
+    while until > since:
+        start = max(since, until - size)
+        yield start, until
+        until, size = start, size * _GROWTH
+
+
+def _conditions(moment: Moment, asked: Asked) -> list[Condition]:
+    wanted: list[tuple[str, Operator, Comparand | None]] = [
+        (SERVICE, "=", asked.service),
+        ("name", "=", asked.operation),
+        ("duration_ns", ">=", asked.min_duration),
+        ("duration_ns", "<=", asked.max_duration),
+        ("status_code", "=", "error" if asked.failed else None),
+    ]
+    return [Compare(column(moment.schema, name), how, value) for name, how, value in wanted if value is not None]
+
+
+def _attribute_columns(asked: Asked) -> Sequence[str]:
+    return ("attributes", "resource") if asked.attributes else ()
+
+
+def _with_attributes(rows: pa.Table, asked: Asked) -> pa.Table:
+    for key, value in asked.attributes:
+        rows = rows.filter(have_pair(rows["attributes"], key, value) | have_pair(rows["resource"], key, value))
+    return rows
+
+
+def _fitting(moment: Moment, rows: pa.Table, asked: Asked) -> pa.Table:
+    where = moment.where(asked.since, asked.until, also=_conditions(moment, asked))
+    return _with_attributes(matching(rows, where), asked)
+
+
+def _names(moment: Moment) -> list[str]:
+    return [field.name for field in moment.schema.fields]
+
+
+def _is_one_of(moment: Moment, trace_ids: Sequence[str]) -> Condition:
+    named = column(moment.schema, "trace_id")
+    if isinstance(named.type, StringType):
+        return membership(named, trace_ids)
+    return membership(named, [bytes.fromhex(one) for one in trace_ids])
+
+
+def _read(
+    moment: Moment,
+    start: int,
+    end: int,
+    also: Sequence[Condition],
+    names: Sequence[str],
+    go_on: GoOn,
+    most: int | None = None,
+) -> pa.Table:
+    parts, count = [moment.empty(names)], 0
+    for rows in moment.batches(moment.where(start, end, also=also), names, go_on=go_on):
+        parts.append(rows)
+        count += rows.num_rows
+        if most is not None and count > most:
+            break
+    return pa.concat_tables(parts)
+
+
+def spans_of(
+    moment: Moment, trace_id: str, names: Sequence[str], go_on: GoOn, *, at: int | None, now: int
+) -> pa.Table:
+    """The spans of one trace, with at least these columns, without order, and at most a few more than MOST_SPANS.
+
+    `at` is a time in the trace: what is read then lies around it. Without it, tables are read from now backwards
+    until a span is found; an index on trace_id spares what lies between.
+    """
+    also = [_is_one_of(moment, [trace_id])]
+    names = list(dict.fromkeys([*needed(_names(moment)), *names]))
+
+    def read(start: int, end: int, most: int = MOST_SPANS) -> pa.Table:
+        return _read(moment, start, end, also, names, go_on, most)
+
+    if at is not None and (found := _around(read, at, now)).num_rows:
+        return found
+    for start, end in _parts(_EARLIEST, now):
+        if (seen := read(start, end, 1)).num_rows:
+            return _around(read, int(nanos(seen)[0]), now)
+    return moment.empty(names)
+
+
+def _around(read: Callable[[int, int], pa.Table], at: int, now: int) -> pa.Table:
+    """What lies around a time, farther and farther while spans lie near the edges."""
+    low, high = at - NEAR, at + NEAR
+    found, step = read(low, high), NEAR
+    while 0 < found.num_rows <= MOST_SPANS and high - low < FARTHEST:
+        times = nanos(found)
+        sooner = int(times.min()) < low + NEAR and low > _EARLIEST
+        later = int(numbers(outline(found), "end").max()) > high - NEAR and high < now
+        if not sooner and not later:
+            break
+        step *= 2
+        parts = [found]
+        if sooner:
+            parts.append(read(low - step, low))
+            low -= step
+        if later:
+            parts.append(read(high, high + step))
+            high += step
+        found = pa.concat_tables(parts)
+    return found
+
+
+def each_batch(moment: Moment, asked: Asked, names: Sequence[str], go_on: GoOn) -> Iterator[pa.Table]:
+    """The columns of all spans that fit, some at a time."""
+    yield from moment.batches(
+        moment.where(asked.since, asked.until, also=_conditions(moment, asked)), names, go_on=go_on
+    )
+
+
+__all__ = [
+    "FARTHEST",
+    "MOST_SPANS",
+    "NEAR",
+    "SECOND",
+    "Asked",
+    "Place",
+    "each_batch",
+    "newest_traces",
+    "spans_of",
+]
