@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import Any
@@ -66,10 +66,12 @@ class Snapshot:
         prefix: Any = None,
         reverse: bool = False,
         ordered: bool = False,
+        go_on: Callable[[], None] | None = None,
     ) -> Scan:
         """Rows of this version; of a keyed table in key order, when a range, `reverse` or `ordered` is given.
 
-        `order_by` sorts them, as in `Table.scan`.
+        `order_by` sorts them, as in `Table.scan`. Without a range or an order of keys, `go_on` is called before each
+        part is read, and may raise to end the scan.
         """
         if self._hold is not None:
             self._hold.check()
@@ -78,7 +80,7 @@ class Snapshot:
             options = {"start": start, "end": end, "prefix": prefix, "reverse": reverse, "ordered": ordered}
             return KeyScan(c, self._seen, None, columns=columns, where=where, limit=limit, order_by=order_by, **options)
         options = {"columns": columns, "where": where, "limit": limit, "indexes": c.secondary, "pins": c.pins}
-        return Scan(c.catalog, c.store, c.vectors, self._state, order_by=order_by, **options)
+        return Scan(c.catalog, c.store, c.vectors, self._state, order_by=order_by, go_on=go_on, **options)
 
     def take(self, row_ids: Any, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of these `_row_id`s in this version, in the order asked for; ids that it lacks are left out."""

@@ -1,9 +1,9 @@
 r"""A `where` as text or as a pyarrow expression, made into a predicate.
 
 Text is an SQL condition: and, or, not, comparisons (<=> and `is [not] distinct from` too), in, between, is [not]
-null, true or false, like and ilike, isnan, array_contains; columns, fields of structs (`address.city`), literals,
-+ - * /, abs, lower and upper. Names are quoted with backquotes or double quotes and found as written, else without
-regard to case. In text literals a quote is doubled and a backslash is itself; in a like pattern it escapes. Everything
+null, true or false, like and ilike, isnan, array_contains; columns, fields of structs (`address.city`), values of maps
+of texts (`attributes['http.route']`, null where the key is missing), literals, + - * /, abs, lower and upper. Names are
+quoted with backquotes or double quotes and found as written, else without regard to case. In text literals a quote is doubled and a backslash is itself; in a like pattern it escapes. Everything
 else is refused: that is what lake.sql is for.
 
 A *where* is what the user wrote. It is parsed once, at the call that takes it: *terms* (columns, literals, formulas)
@@ -29,8 +29,9 @@ from moulin.model.schema.values import Schema
 from moulin.model.where.foreign import bind, foreign
 from moulin.model.where.formula import Term
 
-Where: TypeAlias = "str | pc.Expression | None"
-"""What a user may pass as `where=`. None takes every row."""
+Where: TypeAlias = "str | pc.Expression | Predicate | None"
+"""What may be passed as `where=`: text or an expression of a user, or a predicate that was made before over the same
+schema. None takes every row."""
 
 _NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 
@@ -42,6 +43,8 @@ def parse_where(where: Where, schema: Schema, aliases: Mapping[str, str] = _NO_A
     """
     if where is None:
         return Predicate.everything(schema)
+    if isinstance(where, Predicate):
+        return where
     if isinstance(where, pc.Expression):
         return Predicate.of(schema, foreign(where, schema), str(where))
     if not isinstance(where, str):

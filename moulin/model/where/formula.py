@@ -28,6 +28,7 @@ from moulin.model.schema.values import (
     IcebergType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     TimestampNanoType,
     TimestampType,
@@ -150,6 +151,17 @@ def changed_case(name: Choice["lower", "upper"], term: Term) -> Term:
         raise InvalidInput(f"{name} needs text, and was given {_named(found)}.")
     change = pc.utf8_lower if name == "lower" else pc.utf8_upper
     return Formula(change(found.expression), "text", found.columns)
+
+
+def map_value(term: Term, key: str) -> Formula:
+    """The value that a map has for a key; null where it has no such key."""
+    of = term.type if isinstance(term, Column) else None
+    if not isinstance(term, Column) or not isinstance(of, MapType):
+        what = f"column {term.name} is of type {term.type}" if isinstance(term, Column) else "no column was given"
+        raise InvalidInput(f"A key in brackets needs a column of maps, and {what}.")
+    if not isinstance(of.key_type, StringType) or not isinstance(of.value_type, StringType):
+        raise InvalidInput(f"A where looks into maps of texts alone, and column {term.name} is of type {of}.")
+    return Formula(pc.map_lookup(term.stored, pa.scalar(key), "first"), "text", (term,))
 
 
 def compared(operator: Operator, left: Term, right: Term) -> Condition:

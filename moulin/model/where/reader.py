@@ -21,7 +21,7 @@ from moulin.model.predicate.condition import (
 from moulin.model.schema.schema import unknown_column
 from moulin.model.schema.values import BooleanType, NestedField, Schema, StructType
 from moulin.model.where.conditions import array_contains, between, compare, is_nan, is_null, matches, one_of, same
-from moulin.model.where.formula import Arithmetic, Term, absolute, arithmetic, changed_case, negative
+from moulin.model.where.formula import Arithmetic, Term, absolute, arithmetic, changed_case, map_value, negative
 from moulin.model.where.literal import Literal, cast, read_number, shown
 from moulin.model.where.parser import MAX_DEPTH, TOO_DEEP, chain, cut, described, only, operand, path, refuse
 
@@ -185,6 +185,8 @@ class Reader:
                 return _bytes(node)
             case exp.Column() | exp.Dot():
                 return self._column(node)
+            case exp.Bracket():
+                return self._map_value(node)
             case exp.Cast() | exp.TryCast():
                 return self._cast(node)
             case exp.Neg():
@@ -198,6 +200,13 @@ class Reader:
             refuse(described(node))
         left, right = self._terms(node, "this", "expression")
         return arithmetic(operator, left, right)
+
+    def _map_value(self, node: exp.Bracket) -> Term:
+        only(node, "this", "expressions")
+        keys = [self.term(key) for key in node.expressions]
+        if len(keys) != 1 or not isinstance(keys[0], Literal) or not isinstance(keys[0].value, str):
+            raise InvalidInput("A key in brackets is one text in single quotes: attributes['http.route'].")
+        return map_value(self.term(node.this), keys[0].value)
 
     def _cast(self, node: exp.Expression) -> Literal:
         only(node, "this", "to", "safe")

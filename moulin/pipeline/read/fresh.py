@@ -19,7 +19,6 @@ import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from uuid import UUID
 
@@ -28,8 +27,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from moulin.errors import NotFound, Unavailable
-from moulin.ingest.intake.backlog import backlog
-from moulin.ingest.intake.intake import BabySegmentFacts, Kind, Targets, batches_of, candidates, take_in
+from moulin.ingest.intake.fresh import FreshSegments
+from moulin.ingest.intake.intake import BabySegmentFacts, Kind, Targets, batches_of, take_in
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.facts import ColumnFacts
@@ -40,7 +39,6 @@ from moulin.pipeline.read.batches import spark_arrow_schema, to_spark
 from moulin.pipeline.read.columns import plan_columns, spark_schema
 from moulin.pipeline.session import is_local
 from moulin.storage.store import Store, open_store
-from moulin.table.write.layout import Layout
 from moulin.table.write.segment_writer import write_segment
 
 _KEPT_SECONDS = 3600.0  # files stay for so long after a query last used them, like the baby segments they come from
@@ -88,55 +86,19 @@ class _Decoded:
     used_at: float
 
 
-class Fresh:
+class Fresh(FreshSegments):
     """The fresh rows of one moment, which belong on top of `version`. They are looked for when a table is asked for."""
 
     def __init__(self, lane: FreshLane, listed: StreamList) -> None:
-        self.version = listed.version
-        self._lane, self._listed = lane, listed
-        self._tables = candidates(listed)
-        self._streams = {stream.id: stream for stream in listed.streams if not stream.is_drained}
-
-    @cached_property
-    def baby_segments(self) -> list[BabySegmentFacts]:
-        """The baby segments past the frontiers; the same for all tables of a query."""
-        store = self._lane.lake.store
-        return [
-            baby_segment for stream in self._streams.values() for baby_segment in backlog(store, stream).baby_segments
-        ]
-
-    @cached_property
-    def targets(self) -> Targets:
-        """Layouts as of the version, so that files have the columns that its rows have."""
-        layouts = {}
-        for table_id in self._tables:
-            try:
-                state = self._lane.lake.catalog.table_by_id(table_id, self.version)
-            except NotFound:
-                continue  # dropped: no query sees it
-            if not state.schema.identifier_field_ids:
-                layouts[table_id] = Layout.of(state)
-        return Targets(self._listed.routing, self._listed.tables, layouts)
-
-    @cached_property
-    def routing(self) -> Hashable:
-        """What decides, beside a baby segment itself, which rows it gives to which table."""
-        schemas = tuple(sorted((t, layout.schema.schema_id) for t, layout in self.targets.layouts.items()))
-        return self._listed.routing_seq, schemas
+        super().__init__(lane.lake.store, lane.lake.catalog, listed)
+        self._lane = lane
 
     def frame(self, spark: SparkSession, state: TableState, asked: Predicate) -> DataFrame | None:
         """The fresh rows of a table at that version, perhaps without some for which `asked` is not true.
 
         None when there are none.
         """
-        if state.id not in self._tables or not self.baby_segments:
-            return None
-        baby_segments = [
-            baby_segment
-            for baby_segment in self.baby_segments
-            if baby_segment.offset > self._taken_in(baby_segment.stream_id, state.id)
-        ]
-        if not baby_segments:
+        if not (baby_segments := self.of(state.id)):
             return None
         if not self._lane.is_local:
             return _planned(spark, self._lane.lake.store, baby_segments, self.targets, state, asked)
@@ -147,11 +109,6 @@ class Fresh:
         declared = [plan.declared for plan in plans if plan.declared is not None]
         reader = spark.read.option("__globPaths__", "false").schema(StructType(declared))
         return reader.parquet(*files).select(*(plan.column() for plan in plans))
-
-    def _taken_in(self, stream_id: UUID, table_id: UUID) -> int:
-        """The last baby segment of a stream that a table has rows of in segments, or need not have."""
-        stream = self._streams[stream_id]
-        return next((table.merged_offset for table in stream.tables if table.table_id == table_id), stream.frontier)
 
 
 def _planned(

@@ -66,6 +66,8 @@ def parse_hidden(where: Where, schema: Schema) -> tuple[Predicate, tuple[str, ..
 
 
 def _parse(where: Where, schema: Schema) -> tuple[Predicate, tuple[str, ...]]:
+    if isinstance(where, Predicate):
+        return where, ()
     text = "" if where is None else str(where)
     mentioned = [name for name in hidden_names(schema) if name in text.lower()]
     if not mentioned:

@@ -67,10 +67,10 @@ class FirstRows:
             small = segment.facts.size <= _WHOLE_BYTES
             self._push(_Part(best, segment, 0, segment.facts.rows, small))
 
-    def find(self) -> pa.Table | None:
-        """The rows, in order; None if there are no segments."""
+    def find(self, watched: Callable[[Iterator[Unit]], Iterator[Unit]]) -> pa.Table | None:
+        """The rows, in order; None if there are no segments. `watched` sees each part before it is read."""
         held: pa.Table | None = None
-        for table in read_ahead(self._read, self._units(), self._ahead, few=True):
+        for table in read_ahead(self._read, watched(self._units()), self._ahead, few=True):
             held = table if held is None else pa.concat_tables([held, table])
             held = self._order.sorted(held, self._limit)
             if held.num_rows == self._limit:

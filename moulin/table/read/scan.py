@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -46,6 +46,9 @@ from moulin.table.read.units import UnitReader, read_ahead
 if TYPE_CHECKING:
     import pandas
     import polars
+
+
+_Unit = TypeVar("_Unit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +113,14 @@ class Scan:
         order_by: OrderBy = None,
         indexes: SecondaryIndexes | None = None,
         pins: Pins | None = None,
+        go_on: Callable[[], None] | None = None,
     ) -> None:
+        """`go_on` is called by the reader's thread before each part is read; what it raises ends the scan."""
         if limit is not None and limit < 0:
             raise InvalidInput(f"limit must be zero or more, not {limit}.")
         self._catalog, self._store, self._vectors, self._state = catalog, store, vectors, state
         self._indexes, self._pins = indexes, pins or Pins(catalog)
+        self._go_on = go_on
         self._predicate, tested = parse_hidden(where, state.schema)
         self._limit, self._order = limit, parse_order(order_by, state.schema)
         # How many of the first rows of a unit are enough; None for all.
@@ -249,7 +255,7 @@ class Scan:
         late = len(columns) > len(order.names) and not self._own_hidden()
         hidden = replace(self._hidden, shown=(SEGMENT, SHOWN_POSITION)) if late else self._hidden
         read = self._unit_reader(list(order.names) if late else columns, gone, planned.positions, hidden=hidden)
-        found = FirstRows(order, limit, ranked, read, self._open, ahead).find()
+        found = FirstRows(order, limit, ranked, read, self._open, ahead).find(self._watched)
         shown = [*columns, *self._hidden.shown]
         tables = [] if found is None or late else [found.select(shown)]
         if late and found is not None:
@@ -274,8 +280,15 @@ class Scan:
         planned = self._planned()
         read = self._unit_reader(self._columns, gone, planned.positions)
         limit = self._catalog.config.scan_ahead_bytes
-        for table in read_ahead(read, read.units(planned.segments, limit), limit, few=self._limit is not None):
+        units = self._watched(read.units(planned.segments, limit))
+        for table in read_ahead(read, units, limit, few=self._limit is not None):
             yield self._finish(table)
+
+    def _watched(self, units: Iterable[_Unit]) -> Iterator[_Unit]:
+        for unit in units:
+            if self._go_on is not None:
+                self._go_on()
+            yield unit
 
     def _unit_reader(
         self,

@@ -24,6 +24,7 @@ from moulin.model.schema.values import (
     IntegerType,
     ListType,
     LongType,
+    MapType,
     NestedField,
     Schema,
     StringType,
@@ -54,6 +55,8 @@ SCHEMA = Schema(
     NestedField(16, "home", StructType(NestedField(17, "city", StringType()), NestedField(18, "date", DateType()))),
     NestedField(19, "tags", ListType(20, StringType())),
     NestedField(21, "date", DateType()),
+    NestedField(22, "labels", MapType(23, StringType(), 24, StringType())),
+    NestedField(25, "counts", MapType(26, StringType(), 27, IntegerType())),
 )
 ROW = {
     "id": 5,
@@ -74,6 +77,8 @@ ROW = {
     "home": {"city": "Oslo", "date": 0},
     "tags": ["x"],
     "date": 0,
+    "labels": [("http.route", "/cart"), ("", "it's")],
+    "counts": [("a", 1)],
 }
 (BATCH,) = pa.Table.from_pylist([ROW, dict.fromkeys(ROW)], schema=arrow_schema(SCHEMA)).to_batches()
 
@@ -126,6 +131,8 @@ def matches(where: str) -> bool:
         "id < big and price > id and amount < rate and home.city < name and id <=> 5",
         "id is distinct from big and id is not distinct from 5",
         "(id = 5 or id / 0 = 1) and 1 = 1 and 'a' < 'b' and true -- a comment",
+        "labels['http.route'] = '/cart' and labels['http.route'] like '/c%' and Labels[''] = 'it''s'",
+        "labels['http.route'] in ('/x', '/cart') and upper(labels['http.route']) = '/CART' and labels['x'] is null",
         "(id = 5) is true and (id = 6) is false and (id = null) is null and id is not null and tags is not null",
     ],
 )
@@ -148,6 +155,9 @@ def test_a_true_condition_matches_the_row(where: str) -> None:
         "false or 1 = 2",
         "null",
         "name = 'IT''S 100%'",
+        "labels['x'] = '/cart'",
+        "not labels['x'] = '/cart'",
+        "labels['HTTP.route'] = '/cart'",
         "price = 12.505",
     ],
 )
@@ -215,6 +225,12 @@ def test_conditions_that_null_satisfies_match_nulls(where: str) -> None:
         ("id = name", "cannot be compared with column name (text)"),
         ("ts = tz", "cannot be compared with column tz"),
         ("'a' = 1", "cannot be compared"),
+        ("labels[1] = 'x'", "one text in single quotes"),
+        ("labels['a', 'b'] = 'x'", "one text in single quotes"),
+        ("labels[name] = 'x'", "one text in single quotes"),
+        ("name['x'] = 'x'", "needs a column of maps, and column name is of type string"),
+        ("labels['a']['b'] = 'x'", "needs a column of maps, and no column was given"),
+        ("counts['a'] = 1", "maps of texts alone"),
         ("id = ?", "`placeholder`"),
         ("*", "cannot use"),
         ("id = 1e99999999999999999999999999", "cannot be read"),
