@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import moulin
 from moulin.console import assets
-from moulin.console.api import access, changes, events, history, lake, machinery, parts, session, tables, trash
+from moulin.console.api import access, changes, events, history, lake, machinery, parts, session, tables, traces, trash
 from moulin.console.api.requests import OPEN, ROLE, Console, NotModified, Readers
 from moulin.errors import InvalidInput, MoulinError, NotFound, PermissionDenied, Unsupported
 from moulin.ingest.flow import FlowWatch
@@ -24,7 +24,7 @@ from moulin.network.callers import COOKIE_PATH, Role, RouteRule, caller
 
 PREFIX: Final = COOKIE_PATH
 _ROUTERS: Final = tuple(
-    part.router for part in (session, lake, events, tables, parts, history, changes, trash, machinery, access)
+    part.router for part in (session, lake, events, tables, parts, history, changes, trash, machinery, access, traces)
 )
 LARGEST_BODY: Final = 1 << 20
 """Bytes of a request. Whoever logs in has no token yet."""

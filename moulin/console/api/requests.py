@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from anyio import from_thread
 from fastapi import Depends, Query, Request, Response
 
 from moulin.catalog.catalog import Catalog
+from moulin.console.telemetry import Telemetry
 from moulin.errors import InvalidInput, NotFound, Unavailable
 from moulin.ingest.flow import FlowWatch
 from moulin.lake import Lake
@@ -89,6 +91,11 @@ class Console:
     flow: FlowWatch
     boot: str = field(default_factory=lambda: secrets.token_hex(6))
     reads: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_READS))
+
+    @cached_property
+    def telemetry(self) -> Telemetry:
+        """The tables of logs, traces and metrics."""
+        return Telemetry(self.lake)
 
     @contextmanager
     def reading(self, request: Request) -> Iterator[Callable[[], None]]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from moulin.console.traces.tree import NONE, Forest
+from moulin.console.traces.tree import Forest, main_root
 from moulin.model.columns.arrays import Integers
 
 
@@ -33,7 +33,7 @@ def critical_path(forest: Forest, start: Integers, end: Integers) -> CriticalPat
     by_parent = np.argsort(forest.parent, kind="stable")
     of = forest.parent[by_parent]
     first, stop = np.searchsorted(of, np.stack([np.arange(len(of)), np.arange(1, len(of) + 1)]))
-    waiting = [(root, int(start[root]), int(end[root])) for root in _main_root(forest, start, end)]
+    waiting = [(root, int(start[root]), int(end[root])) for root in ([main_root(forest, start, end)] if len(start) else [])]
     while waiting:
         row, low, high = waiting.pop()
         children = by_parent[first[row] : stop[row]]
@@ -54,13 +54,6 @@ def critical_path(forest: Forest, start: Integers, end: Integers) -> CriticalPat
     parts.sort(key=lambda part: part[1])
     found = np.asarray(parts, np.int64).reshape(-1, 3)
     return CriticalPath(*found.T)
-
-
-def _main_root(forest: Forest, start: Integers, end: Integers) -> list[int]:
-    roots = np.flatnonzero(forest.parent == NONE)
-    real = roots[~(forest.orphan | forest.cut)[roots]]
-    roots = real if len(real) else roots
-    return roots[np.lexsort((-end[roots], start[roots]))][:1].tolist()
 
 
 __all__ = ["CriticalPath", "critical_path"]

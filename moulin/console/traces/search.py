@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from moulin.console.telemetry import GoOn, Moment, column, matching, nanos
 from moulin.console.traces.attributes import have_pair
-from moulin.console.traces.spans import needed, numbers, outline
+from moulin.console.traces.spans import id_texts, needed, numbers, outline
 from moulin.console.traces.summary import TraceSummary, summarize
 from moulin.model.columns import compute as pc
 from moulin.model.otel import SERVICE
@@ -70,52 +70,53 @@ def newest_traces(
     ids = [place.trace_id for place in page]
     start, end = page[-1].time - NEAR, page[0].time + NEAR
     names = list(dict.fromkeys([*needed(_names(moment)), *_attribute_columns(asked)]))
-    rows = _read(moment, start, end, [_is_one_of(moment, ids)], names, go_on)
+    rows = _read(moment, start, end, [is_one_of(moment, "trace_id", ids)], names, go_on)
     if before is not None:
-        seen = _newest_by_trace(_fitting(moment, rows, asked))
-        page = [place for place in page if _key(seen.get(place.trace_id, place)) < _key(before)]
+        newest = _newest_by_trace(_fitting(moment, rows, asked))
+        shown = dict(zip(newest["id"].to_pylist(), newest["time"].to_pylist(), strict=True))
+        page = [one for one in page if (shown.get(one.trace_id, one.time), one.trace_id) < (before.time, before.trace_id)]
     summaries = summarize(outline(rows))
     found = [summaries[place.trace_id] for place in page if place.trace_id in summaries]
     return found, places[limit - 1] if more else None
 
 
-def _key(place: Place) -> tuple[int, str]:
-    return place.time, place.trace_id
-
-
 def _places(moment: Moment, asked: Asked, enough: int, go_on: GoOn, before: Place | None) -> list[Place]:
     """The newest traces with a span that fits, after `before`, in order."""
-    found: dict[str, Place] = {}
+    found: list[Place] = []
     until = asked.until if before is None else min(asked.until, before.time + 1)
     names = list(dict.fromkeys([*moment.time_columns, "trace_id", *_attribute_columns(asked)]))
-    for low, high in _parts(asked.since, until):
+    for low, high in parts(asked.since, until):
         where = moment.where(low, high, also=_conditions(moment, asked))
-        newest: dict[str, Place] = {}
+        held = [_NO_PLACES.empty_table()]
         for rows in moment.batches(where, names, go_on=go_on):
-            for trace_id, place in _newest_by_trace(_with_attributes(rows, asked)).items():
-                if trace_id not in newest or newest[trace_id].time < place.time:
-                    newest[trace_id] = place
-        for place in sorted(newest.values(), key=_key, reverse=True):
-            if before is None or _key(place) < _key(before):
-                found.setdefault(place.trace_id, place)
+            held.append(_newest_by_trace(_with_attributes(rows, asked)))
+        newest = _newest(pa.concat_tables(held))
+        newest = newest.filter(pc.invert(pc.is_in(newest["id"], pa.array([one.trace_id for one in found], pa.string()))))
+        if before is not None:
+            newest = newest.filter(
+                (pc.field("time") < before.time) | ((pc.field("time") == before.time) & (pc.field("id") < before.trace_id))
+            )
+        newest = newest.sort_by([("time", "descending"), ("id", "descending")]).slice(0, enough - len(found))
+        found += map(Place, newest["time"].to_pylist(), newest["id"].to_pylist())
         if len(found) >= enough:
             break
-    return list(found.values())[:enough]
+    return found
 
 
-def _newest_by_trace(rows: pa.Table) -> dict[str, Place]:
-    counted = pa.table({"id": _ids(rows), "time": nanos(rows)}).group_by("id").aggregate([("time", "max")])
-    pairs = zip(counted["id"].to_pylist(), counted["time_max"].to_pylist(), strict=True)
-    return {trace_id: Place(time, trace_id) for trace_id, time in pairs if trace_id is not None}
+_NO_PLACES = pa.schema([("id", pa.string()), ("time", pa.int64())])
 
 
-def _ids(rows: pa.Table) -> pa.StringArray:
-    from moulin.console.traces.spans import id_texts
+def _newest_by_trace(rows: pa.Table) -> pa.Table:
+    """When the newest span of each trace began, of rows with trace ids and times."""
+    found = pa.table([id_texts(rows["trace_id"].combine_chunks()), pa.array(nanos(rows))], schema=_NO_PLACES)
+    return _newest(found.filter(pc.is_valid(found["id"])))
 
-    return id_texts(rows["trace_id"].combine_chunks())
+
+def _newest(places: pa.Table) -> pa.Table:
+    return places.group_by("id").aggregate([("time", "max")]).rename_columns(_NO_PLACES.names)
 
 
-def _parts(since: int, until: int) -> Iterator[tuple[int, int]]:
+def parts(since: int, until: int) -> Iterator[tuple[int, int]]:
     """The range from its end, in parts that grow."""
     size = _FIRST_PART
     while until > since:
@@ -154,11 +155,10 @@ def _names(moment: Moment) -> list[str]:
     return [field.name for field in moment.schema.fields]
 
 
-def _is_one_of(moment: Moment, trace_ids: Sequence[str]) -> Condition:
-    named = column(moment.schema, "trace_id")
-    if isinstance(named.type, StringType):
-        return membership(named, trace_ids)
-    return membership(named, [bytes.fromhex(one) for one in trace_ids])
+def is_one_of(moment: Moment, name: str, ids: Sequence[str]) -> Condition:
+    """An id, in hexadecimal, is one of these; former tables keep bytes."""
+    named = column(moment.schema, name)
+    return membership(named, ids if isinstance(named.type, StringType) else [bytes.fromhex(one) for one in ids])
 
 
 def _read(
@@ -170,24 +170,33 @@ def _read(
     go_on: GoOn,
     most: int | None = None,
 ) -> pa.Table:
-    parts, count = [moment.empty(names)], 0
+    held, count = [moment.empty(names)], 0
     for rows in moment.batches(moment.where(start, end, also=also), names, go_on=go_on):
-        parts.append(rows)
+        held.append(rows)
         count += rows.num_rows
         if most is not None and count > most:
             break
-    return pa.concat_tables(parts)
+    return pa.concat_tables(held)
 
 
 def spans_of(
-    moment: Moment, trace_id: str, names: Sequence[str], go_on: GoOn, *, at: int | None, now: int
+    moment: Moment,
+    trace_id: str,
+    names: Sequence[str],
+    go_on: GoOn,
+    *,
+    at: int | None,
+    now: int,
+    span_id: str | None = None,
 ) -> pa.Table:
-    """The spans of one trace, with at least these columns, without order, and at most a few more than MOST_SPANS.
+    """The spans of one trace, or those with one id, with at least these columns, without order, and at most a few more than MOST_SPANS.
 
     `at` is a time in the trace: what is read then lies around it. Without it, tables are read from now backwards
     until a span is found; an index on trace_id spares what lies between.
     """
-    also = [_is_one_of(moment, [trace_id])]
+    also = [is_one_of(moment, "trace_id", [trace_id])]
+    if span_id is not None:
+        also.append(is_one_of(moment, "span_id", [span_id]))
     names = list(dict.fromkeys([*needed(_names(moment)), *names]))
 
     def read(start: int, end: int, most: int = MOST_SPANS) -> pa.Table:
@@ -195,7 +204,7 @@ def spans_of(
 
     if at is not None and (found := _around(read, at, now)).num_rows:
         return found
-    for start, end in _parts(_EARLIEST, now):
+    for start, end in parts(_EARLIEST, now):
         if (seen := read(start, end, 1)).num_rows:
             return _around(read, int(nanos(seen)[0]), now)
     return moment.empty(names)
@@ -212,22 +221,36 @@ def _around(read: Callable[[int, int], pa.Table], at: int, now: int) -> pa.Table
         if not sooner and not later:
             break
         step *= 2
-        parts = [found]
+        held = [found]
         if sooner:
-            parts.append(read(low - step, low))
+            held.append(read(low - step, low))
             low -= step
         if later:
-            parts.append(read(high, high + step))
+            held.append(read(high, high + step))
             high += step
-        found = pa.concat_tables(parts)
+        found = pa.concat_tables(held)
     return found
 
 
-def each_batch(moment: Moment, asked: Asked, names: Sequence[str], go_on: GoOn) -> Iterator[pa.Table]:
-    """The columns of all spans that fit, some at a time."""
-    yield from moment.batches(
-        moment.where(asked.since, asked.until, also=_conditions(moment, asked)), names, go_on=go_on
-    )
+def logs_of(
+    moment: Moment, trace_id: str, span_id: str | None, go_on: GoOn, *, at: int | None, now: int, limit: int
+) -> pa.Table:
+    """The oldest log records that name a trace, or a span of it, in order; `moment` is of a table of logs.
+
+    `at` is a time in the trace: records within NEAR of it are found. Without it, they are looked for everywhere.
+    """
+    also = [is_one_of(moment, "trace_id", [trace_id])]
+    if span_id is not None:
+        also.append(is_one_of(moment, "span_id", [span_id]))
+    where = moment.where(None if at is None else at - NEAR, now if at is None else at + NEAR, also=also)
+    names = ["severity_text", "severity_number", "body", SERVICE, "span_id"]
+    return moment.first(where, names, limit=limit, go_on=go_on, newest=False)
+
+
+def batches_of(moment: Moment, asked: Asked, names: Sequence[str], go_on: GoOn) -> Iterator[pa.Table]:
+    """These columns of the spans that fit, some at a time."""
+    where = moment.where(asked.since, asked.until, also=_conditions(moment, asked))
+    return moment.batches(where, names, go_on=go_on)
 
 
 __all__ = [
@@ -237,7 +260,10 @@ __all__ = [
     "SECOND",
     "Asked",
     "Place",
-    "each_batch",
+    "batches_of",
+    "is_one_of",
+    "logs_of",
     "newest_traces",
+    "parts",
     "spans_of",
 ]

@@ -118,4 +118,12 @@ def _walk(parent: Integers, start: Integers) -> tuple[Integers, Integers]:
     return np.argsort(-to_end[:count], kind="stable"), -opened[:count]
 
 
-__all__ = ["NONE", "Forest", "grow"]
+def main_root(forest: Forest, start: Integers, end: Integers) -> int:
+    """The row of the first root; of one that lost its parent only where there is no other. REQUIRES: a span."""
+    roots = np.flatnonzero(forest.parent == NONE)
+    real = roots[~(forest.orphan | forest.cut)[roots]]
+    roots = real if len(real) else roots
+    return int(roots[np.lexsort((-end[roots], start[roots]))[0]])
+
+
+__all__ = ["NONE", "Forest", "grow", "main_root"]
