@@ -33,7 +33,9 @@ def go_on() -> None:
     """Never stops."""
 
 
-def bodies(telemetry: Telemetry, where: str | None = None, start: int | None = None, end: int | None = None) -> list[str]:
+def bodies(
+    telemetry: Telemetry, where: str | None = None, start: int | None = None, end: int | None = None
+) -> list[str]:
     moment = telemetry.moment(telemetry.table("logs"))
     asked = moment.where(start, end, where)
     newest = moment.first(asked, ["body"], limit=1000, go_on=go_on)["body"].to_pylist()
@@ -52,7 +54,13 @@ def test_a_record_is_there_once_before_and_after_it_is_committed(fed: tuple[Lake
     Nursery(lake, spark=False).run_once()
     assert bodies(telemetry) == ["r2", "r1", "r0"]
     writer.send(request([(begin + 1, "late"), (begin + 9, "r9")]))
-    assert bodies(telemetry) == ["r9", "r2", "late", "r1", "r0"] or bodies(telemetry) == ["r9", "r2", "r1", "late", "r0"]
+    assert bodies(telemetry) == ["r9", "r2", "late", "r1", "r0"] or bodies(telemetry) == [
+        "r9",
+        "r2",
+        "r1",
+        "late",
+        "r0",
+    ]
     found = moment.first(moment.where(), ["body"], limit=10, go_on=go_on)
     assert found["body"].to_pylist() == ["r2", "r1", "r0"], "a moment stays what it was"
     assert nanos(found).tolist() == [begin + 2, begin + 1, begin]
@@ -64,7 +72,12 @@ def test_a_range_is_exact_to_the_nanosecond(fed: tuple[Lake, Writer]) -> None:
     begin = (time.time_ns() - 10 * SECOND) // 1000 * 1000
     writer.send(request([(begin + n, f"{n:04}") for n in range(0, 3000, 7)]))
     for _ in range(2):
-        for start, end in ((begin, begin + 3000), (begin + 7, begin + 1400), (begin + 8, begin + 15), (begin + 1, begin + 7)):
+        for start, end in (
+            (begin, begin + 3000),
+            (begin + 7, begin + 1400),
+            (begin + 8, begin + 15),
+            (begin + 1, begin + 7),
+        ):
             expected = [f"{n:04}" for n in range(0, 3000, 7) if start <= begin + n < end]
             assert bodies(telemetry, None, start, end) == expected[::-1]
         Nursery(lake, spark=False).run_once()

@@ -125,9 +125,7 @@ def _detail(line: dict[str, Any], row: dict[str, Any]) -> SpanDetail:
             for one in (row["events"] or ())[:_MOST_ITEMS]
         ],
         links=[
-            LinkShape(
-                trace_id=in_hex(one["trace_id"]), span_id=in_hex(one["span_id"]), attributes=_attributes(one, "")
-            )
+            LinkShape(trace_id=in_hex(one["trace_id"]), span_id=in_hex(one["span_id"]), attributes=_attributes(one, ""))
             for one in (row["links"] or ())[:_MOST_ITEMS]
         ],
         dropped_attributes=row["dropped_attributes"] or 0,

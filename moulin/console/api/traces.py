@@ -46,7 +46,9 @@ _MOST_PAIRS: Final = 10
 Moment64 = Annotated[int | None, Query(ge=0, lt=1 << 62, description="Unix nanoseconds.")]
 Nanoseconds = Annotated[int | None, Query(ge=0, lt=1 << 62, description="Nanoseconds.")]
 Name = Annotated[str | None, Query(max_length=2000)]
-TraceId = Annotated[str, Path(pattern="^[0-9a-fA-F]{1,32}$", description="In hexadecimal; zeros in front may be left out.")]
+TraceId = Annotated[
+    str, Path(pattern="^[0-9a-fA-F]{1,32}$", description="In hexadecimal; zeros in front may be left out.")
+]
 SpanId = Annotated[str, Path(pattern="^[0-9a-fA-F]{16}$", description="In hexadecimal.")]
 At = Annotated[int | None, Query(ge=0, lt=1 << 62, description="A time in the trace, which is found sooner by it.")]
 
@@ -205,13 +207,16 @@ def find_traces(
     min_duration: Nanoseconds = None,
     max_duration: Nanoseconds = None,
     failed: bool = False,
-    attribute: Annotated[list[str] | None, Query(max_length=_MOST_PAIRS, description="key=value, of spans or their resource.")] = None,
+    attribute: Annotated[
+        list[str] | None, Query(max_length=_MOST_PAIRS, description="key=value, of spans or their resource.")
+    ] = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=200, description="How many traces at most.")] = 50,
 ) -> Page[TraceRow]:
     """Traces with a span in the range that fits everything that is asked for, newest first.
 
-    A page may have fewer traces than `limit`, and still a cursor. What a row says is of the spans within five minutes of those that fit.
+    A page may have fewer traces than `limit`, and still a cursor. A row sums up the
+    spans within five minutes of those on the page: `/traces/{id}` has them all.
     """
     key = from_cursor(cursor, int, str)
     asked = Asked(
@@ -364,7 +369,9 @@ def _notes(forest: Forest, repeated: int, cut: bool, left_out: int) -> list[str]
     if cut:
         notes.append(f"The trace has more than {MOST_SPANS:,} spans: some of them are shown.")
     if left_out:
-        notes.append(f"{left_out:,} stored requests wait to be taken in and were not looked at: there may be more spans.")
+        notes.append(
+            f"{left_out:,} stored requests wait to be taken in and were not looked at: there may be more spans."
+        )
     return notes
 
 

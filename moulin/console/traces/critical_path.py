@@ -33,7 +33,9 @@ def critical_path(forest: Forest, start: Integers, end: Integers) -> CriticalPat
     by_parent = np.argsort(forest.parent, kind="stable")
     of = forest.parent[by_parent]
     first, stop = np.searchsorted(of, np.stack([np.arange(len(of)), np.arange(1, len(of) + 1)]))
-    waiting = [(root, int(start[root]), int(end[root])) for root in ([main_root(forest, start, end)] if len(start) else [])]
+    waiting = [
+        (root, int(start[root]), int(end[root])) for root in ([main_root(forest, start, end)] if len(start) else [])
+    ]
     while waiting:
         row, low, high = waiting.pop()
         children = by_parent[first[row] : stop[row]]

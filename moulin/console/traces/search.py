@@ -1,7 +1,7 @@
 """Finding traces in a table: the newest that fit, one by its id, and what a range of time has.
 
 A range is read from its end, part by part, each longer than the one before, until there is enough: what is asked for is
-mostly new, and the older a part is the less of it is read at once. Ranges are of event times, by which tables are laid out.
+mostly new. Ranges are of event times, by which tables are laid out.
 """
 
 # Decisions: docs/decisions/0572
@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from moulin.console.telemetry import GoOn, Moment, column, matching, nanos
+from moulin.console.telemetry import GoOn, Moment, column, nanos
 from moulin.console.traces.attributes import have_pair
 from moulin.console.traces.spans import id_texts, needed, numbers, outline
 from moulin.console.traces.summary import TraceSummary, summarize
@@ -30,7 +30,7 @@ FARTHEST: Final = 12 * 3600 * SECOND
 """The range in which one trace is looked for at most, once a span of it was found."""
 MOST_SPANS: Final = 20_000
 """Of one trace."""
-_FIRST_PART, _GROWTH = 5 * SECOND, 4
+_FIRST_PART, _GROWTH = 15 * SECOND, 6
 _EARLIEST: Final = 0
 
 
@@ -48,7 +48,7 @@ class Asked:
     attributes: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Place:
     """Where a trace is in a list: when the newest of its fitting spans began, and its id."""
 
@@ -61,7 +61,7 @@ def newest_traces(
 ) -> tuple[list[TraceSummary], Place | None]:
     """Traces that fit, newest first, and where to go on; None when there are no more.
 
-    A summary is of the spans within NEAR of those that fit. A page may have fewer traces than `limit`, even none.
+    A summary is of the spans within NEAR of the page's. A page may have fewer traces than `limit`, even none.
     """
     places = _places(moment, asked, limit + 1, go_on, before)
     page, more = places[:limit], len(places) > limit
@@ -69,13 +69,16 @@ def newest_traces(
         return [], None
     ids = [place.trace_id for place in page]
     start, end = page[-1].time - NEAR, page[0].time + NEAR
-    names = list(dict.fromkeys([*needed(_names(moment)), *_attribute_columns(asked)]))
-    rows = _read(moment, start, end, [is_one_of(moment, "trace_id", ids)], names, go_on)
+    also = [is_one_of(moment, "trace_id", ids)]
+    summaries = summarize(outline(_read(moment, start, end, also, needed(_names(moment)), go_on)))
     if before is not None:
-        newest = _newest_by_trace(_fitting(moment, rows, asked))
-        shown = dict(zip(newest["id"].to_pylist(), newest["time"].to_pylist(), strict=True))
-        page = [one for one in page if (shown.get(one.trace_id, one.time), one.trace_id) < (before.time, before.trace_id)]
-    summaries = summarize(outline(rows))
+        also += _conditions(moment, asked)
+        newer = _newest_by_trace(
+            _with_attributes(_read(moment, before.time, asked.until, also, _names_to_find(moment, asked), go_on), asked)
+        )
+        shown = {Place(*place) for place in zip(newer["time"].to_pylist(), newer["id"].to_pylist(), strict=True)}
+        on_pages_before = {place.trace_id for place in shown if place >= before}
+        page = [place for place in page if place.trace_id not in on_pages_before]
     found = [summaries[place.trace_id] for place in page if place.trace_id in summaries]
     return found, places[limit - 1] if more else None
 
@@ -84,17 +87,20 @@ def _places(moment: Moment, asked: Asked, enough: int, go_on: GoOn, before: Plac
     """The newest traces with a span that fits, after `before`, in order."""
     found: list[Place] = []
     until = asked.until if before is None else min(asked.until, before.time + 1)
-    names = list(dict.fromkeys([*moment.time_columns, "trace_id", *_attribute_columns(asked)]))
+    names = _names_to_find(moment, asked)
     for low, high in parts(asked.since, until):
         where = moment.where(low, high, also=_conditions(moment, asked))
         held = [_NO_PLACES.empty_table()]
         for rows in moment.batches(where, names, go_on=go_on):
             held.append(_newest_by_trace(_with_attributes(rows, asked)))
         newest = _newest(pa.concat_tables(held))
-        newest = newest.filter(pc.invert(pc.is_in(newest["id"], pa.array([one.trace_id for one in found], pa.string()))))
+        newest = newest.filter(
+            pc.invert(pc.is_in(newest["id"], pa.array([one.trace_id for one in found], pa.string())))
+        )
         if before is not None:
             newest = newest.filter(
-                (pc.field("time") < before.time) | ((pc.field("time") == before.time) & (pc.field("id") < before.trace_id))
+                (pc.field("time") < before.time)
+                | ((pc.field("time") == before.time) & (pc.field("id") < before.trace_id))
             )
         newest = newest.sort_by([("time", "descending"), ("id", "descending")]).slice(0, enough - len(found))
         found += map(Place, newest["time"].to_pylist(), newest["id"].to_pylist())
@@ -136,19 +142,15 @@ def _conditions(moment: Moment, asked: Asked) -> list[Condition]:
     return [Compare(column(moment.schema, name), how, value) for name, how, value in wanted if value is not None]
 
 
-def _attribute_columns(asked: Asked) -> Sequence[str]:
-    return ("attributes", "resource") if asked.attributes else ()
+def _names_to_find(moment: Moment, asked: Asked) -> list[str]:
+    """The columns that tell which traces fit, beyond conditions, and when."""
+    return [*moment.time_columns, "trace_id", *(("attributes", "resource") if asked.attributes else ())]
 
 
 def _with_attributes(rows: pa.Table, asked: Asked) -> pa.Table:
     for key, value in asked.attributes:
         rows = rows.filter(have_pair(rows["attributes"], key, value) | have_pair(rows["resource"], key, value))
     return rows
-
-
-def _fitting(moment: Moment, rows: pa.Table, asked: Asked) -> pa.Table:
-    where = moment.where(asked.since, asked.until, also=_conditions(moment, asked))
-    return _with_attributes(matching(rows, where), asked)
 
 
 def _names(moment: Moment) -> list[str]:
@@ -189,7 +191,7 @@ def spans_of(
     now: int,
     span_id: str | None = None,
 ) -> pa.Table:
-    """The spans of one trace, or those with one id, with at least these columns, without order, and at most a few more than MOST_SPANS.
+    """The spans of one trace, or those with one id: at least these columns, in no order, hardly more than MOST_SPANS.
 
     `at` is a time in the trace: what is read then lies around it. Without it, tables are read from now backwards
     until a span is found; an index on trace_id spares what lies between.

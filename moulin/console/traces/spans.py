@@ -80,7 +80,7 @@ def numbers(spans: pa.Table, name: str) -> Integers:
 
 
 def rows_once(spans: pa.Table, columns: Sequence[str] = tuple(OUTLINE.names)) -> Integers:
-    """The first rows with their values in these columns, ascending: a sender that got no answer sends its spans again."""
+    """The first rows with their values in these columns, ascending: senders that got no answer send spans again."""
     numbered = spans.select(list(columns)).append_column("row", pa.array(np.arange(spans.num_rows)))
     first = numbered.group_by(list(columns), use_threads=False).aggregate([("row", "min")])
     return np.sort(numbers(first, "row_min"))

@@ -70,7 +70,13 @@ def test_a_span_whose_parent_is_missing_is_a_root() -> None:
 
 
 def test_a_cycle_is_cut_at_its_first_span() -> None:
-    rows = [span("a", "c", 3, 9), span("b", "a", 2, 9), span("c", "b", 4, 9), span("d", "a", 1, 2), span("s", "s", 9, 9)]
+    rows = [
+        span("a", "c", 3, 9),
+        span("b", "a", 2, 9),
+        span("c", "b", 4, 9),
+        span("d", "a", 1, 2),
+        span("s", "s", 9, 9),
+    ]
     assert drawn(rows) == ["b", ".c", "..a", "...d", "s"]
     assert grow(table(rows)).cut.tolist() == [False, True, False, False, True]
 
