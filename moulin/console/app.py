@@ -15,7 +15,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import moulin
 from moulin.console import assets
-from moulin.console.api import access, changes, events, history, lake, machinery, parts, session, tables, traces, trash
+from moulin.console.api import (
+    access,
+    changes,
+    events,
+    history,
+    lake,
+    logs,
+    machinery,
+    parts,
+    session,
+    tables,
+    traces,
+    trash,
+)
 from moulin.console.api.requests import OPEN, ROLE, Console, NotModified, Readers
 from moulin.errors import InvalidInput, MoulinError, NotFound, PermissionDenied, Unsupported
 from moulin.ingest.flow import FlowWatch
@@ -24,7 +37,8 @@ from moulin.network.callers import COOKIE_PATH, Role, RouteRule, caller
 
 PREFIX: Final = COOKIE_PATH
 _ROUTERS: Final = tuple(
-    part.router for part in (session, lake, events, tables, parts, history, changes, trash, machinery, access, traces)
+    part.router
+    for part in (session, lake, events, tables, parts, history, changes, trash, machinery, access, logs, traces)
 )
 LARGEST_BODY: Final = 1 << 20
 """Bytes of a request. Whoever logs in has no token yet."""
@@ -36,7 +50,7 @@ def build(console: Console) -> FastAPI:
     """The API of a lake. Its description is at `/openapi.json` below it."""
     checks = [Depends(_require_role)]
     app = FastAPI(title="Moulin", version=moulin.__version__, docs_url=None, redoc_url=None, dependencies=checks)
-    app.state.console, app.state.pulse = console, events.Pulse(console)
+    app.state.console, app.state.pulse, app.state.tails = console, events.Pulse(console), logs.Tails()
     for router in _ROUTERS:
         app.include_router(router)
 

@@ -8,18 +8,19 @@
     for rows in moment.batches(asked, ["duration_ns"], go_on=go_on): ...
 
 Times are Unix nanoseconds; a range has its start and not its end. `go_on` is called before each part is read, and
-raises to stop (`Console.reading` makes one). What is read at once is bounded by the scan's own limits; fresh records are
-decoded once, kept in a cache with a limit, and left out past `FRESH_BYTES` of storage: `Moment.left_out` counts them.
+raises to stop (`Console.reading` makes one). What is read at once is bounded by the scan's own limits; fresh records
+are decoded once, kept in a cache with a limit, and left out past `FRESH_BYTES` of storage: `Moment.left_out` counts.
 """
 
-# Decisions: docs/decisions/0565
+# Decisions: docs/decisions/0565, docs/decisions/0568
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 from uuid import UUID
@@ -29,12 +30,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.errors import InvalidInput, NotFound, Unavailable
+from moulin.ingest.intake.backlog import backlog
 from moulin.ingest.intake.fresh import FreshSegments
 from moulin.ingest.intake.intake import BabySegmentFacts, take_in
 from moulin.lake import Lake
 from moulin.model.columns import compute as pc
 from moulin.model.entities import TableState
-from moulin.model.ingest import StreamList
+from moulin.model.ingest import BEFORE_FIRST, StreamList
 from moulin.model.otel import DATABASE, EVENT_TIME, NANOS, Signal, takes
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import Column, Compare, Condition, IsNull, conjunction, disjunction
@@ -52,6 +54,7 @@ FRESH_BYTES: Final = 32 << 20
 """Stored bytes of fresh baby segments that one question reads, the newest first."""
 _DECODED_BYTES: Final = 128 << 20
 _MOST_TABLES: Final = 100
+_RECENT_SECONDS: Final = 0.25
 _SIGN: Final = {"logs": "severity_number", "traces": "duration_ns", "metrics": "bucket_counts"}
 """A column that only tables of a signal have."""
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
@@ -75,6 +78,7 @@ class Telemetry:
         self._lock = threading.Lock()
         self._last: FreshSegments | None = None
         self._listed: StreamList | None = None
+        self._recent: tuple[float, StreamList] | None = None
         self._decoded: SizedCache[Hashable, pa.Table] = SizedCache(_DECODED_BYTES, lambda rows: 1024 + rows.nbytes)
 
     def tables(self, signal: Signal) -> list[TelemetryTable]:
@@ -108,15 +112,18 @@ class Telemetry:
         return Moment(self, Snapshot(self._lake.context, catalog.table_by_id(table.id, waiting.version)), waiting)
 
     def _waiting(self, listed: StreamList) -> FreshSegments:
-        """What streams hold beyond `listed`; where rows go is looked up once for each version."""
+        """What streams hold beyond `listed`. Where rows go is looked up once for each version."""
         found = FreshSegments(self._lake.store, self._lake.catalog, listed)
         found.baby_segments  # noqa: B018 - listed at once: later, some may be committed and trimmed
+        self._share_targets(found, listed)
+        return found
+
+    def _share_targets(self, found: FreshSegments, listed: StreamList) -> None:
         with self._lock:
             last, before = self._last, self._listed
             if last is not None and before is not None and _route_alike(before, listed):
                 found.targets = last.targets
             self._last, self._listed = found, listed
-        return found
 
     def fresh_rows(self, fresh: FreshSegments, baby_segment: BabySegmentFacts, table_id: UUID) -> pa.Table:
         """The rows of a table that a baby segment has, decoded once. NotFound when the baby segment is gone."""
@@ -127,6 +134,65 @@ class Telemetry:
             return pa.concat_tables([targets.schemas[table_id].empty_table(), *intake.rows.get(table_id, ())])
 
         return self._decoded.get((baby_segment, table_id, fresh.routing), decode)
+
+    def arrivals(self, table: TelemetryTable, seen: Mapping[UUID, int] | None) -> Arrivals:
+        """What collectors stored for a table beyond the offsets `seen`; with None nothing, but how far they are."""
+        listed = self._recent_list()
+        fresh = FreshSegments(self._lake.store, self._lake.catalog, listed)
+        self._share_targets(fresh, listed)
+        streams = {stream.id: stream for stream in listed.streams}
+        if seen is not None and (gone := [one for one in seen if one not in streams]):
+            streams |= {stream.id: stream for stream in self._lake.own_catalog().ingest.streams(gone)}
+        offsets: dict[UUID, int] = {}
+        found: list[BabySegmentFacts] = []
+        lost = False
+        for stream in streams.values():
+            after = stream.frontier if seen is None else seen.get(stream.id, BEFORE_FIRST)
+            if after < stream.deleted_offset:
+                lost, after = lost or seen is not None, stream.deleted_offset
+            new = backlog(self._lake.store, replace(stream, frontier=after)).baby_segments
+            if new or stream.retired_at is None:
+                offsets[stream.id] = new[-1].offset if new else after
+            found += [] if seen is None else new
+        newest, left_out = _newest(found)
+        known = table.id in fresh.targets.layouts
+        return Arrivals(self, table.id, fresh, newest if known else [], offsets, left_out, lost)
+
+    def _recent_list(self) -> StreamList:
+        """The streams as of a moment ago: whoever follows asks together with all others who do."""
+        with self._lock:
+            if self._recent is None or time.monotonic() - self._recent[0] > _RECENT_SECONDS:
+                self._recent = (time.monotonic(), self._lake.own_catalog().ingest.snapshot())
+            return self._recent[1]
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Records that came for a table. `left_out` baby segments are not read, `lost`: some were gone before."""
+
+    _telemetry: Telemetry
+    _table_id: UUID
+    _fresh: FreshSegments
+    _baby_segments: Sequence[BabySegmentFacts]
+    offsets: Mapping[UUID, int]
+    left_out: int
+    lost: bool
+
+    @property
+    def schema(self) -> Schema:
+        return self._fresh.targets.layouts[self._table_id].schema
+
+    def rows(self, asked: Predicate, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows that are asked for, as far as they are still stored."""
+        for baby_segment in self._baby_segments:
+            with suppress(NotFound):
+                rows = matching(self._telemetry.fresh_rows(self._fresh, baby_segment, self._table_id), asked)
+                if rows.num_rows:
+                    yield show(rows.select(list(columns)), shown_columns(self.schema, columns))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._baby_segments
 
 
 class Moment:
@@ -212,28 +278,17 @@ class Moment:
         return rows.take(pa.array(np.argsort(-times if newest else times, kind="stable")))
 
     def empty(self, columns: Sequence[str]) -> pa.Table:
-        return empty_table(self._shown(columns))
-
-    def _shown(self, columns: Sequence[str]) -> pa.Schema:
-        full = shown_schema(self.schema)
-        for name in columns:
-            column(self.schema, name)
-        return pa.schema([full.field(name) for name in columns], full.metadata)
+        return empty_table(shown_columns(self.schema, columns))
 
     @cached_property
     def _baby_segments(self) -> tuple[list[BabySegmentFacts], int]:
         """The fresh ones that are read, and how many are not."""
-        found = [] if self._fresh is None else self._fresh.of(self.state.id)
-        newest = sorted(found, key=lambda one: (one.ingest_time, one.offset), reverse=True)
-        sizes = np.cumsum([one.size for one in newest])
-        kept = int(np.searchsorted(sizes, FRESH_BYTES, side="right"))
-        kept = max(kept, min(1, len(newest)))
-        return newest[:kept], len(newest) - kept
+        return _newest([] if self._fresh is None else self._fresh.of(self.state.id))
 
     def _fresh_rows(self, asked: Predicate, columns: Sequence[str], go_on: GoOn) -> Iterator[pa.Table]:
         if self._fresh is None or asked.is_false:
             return
-        shown = self._shown(columns)
+        shown = shown_columns(self.schema, columns)
         for baby_segment in self._baby_segments[0]:
             go_on()
             try:
@@ -252,6 +307,22 @@ def _holds(state: TableState, signal: Signal) -> bool:
         and event_time.name == EVENT_TIME
         and takes(arrow_schema(state.schema), signal)
     )
+
+
+def _newest(found: Sequence[BabySegmentFacts]) -> tuple[list[BabySegmentFacts], int]:
+    """The newest baby segments within `FRESH_BYTES`, one at least, and how many are left out."""
+    newest = sorted(found, key=lambda one: (one.ingest_time, one.offset), reverse=True)
+    kept = int(np.searchsorted(np.cumsum([one.size for one in newest]), FRESH_BYTES, side="right"))
+    kept = max(kept, min(1, len(newest)))
+    return newest[:kept], len(newest) - kept
+
+
+def shown_columns(schema: Schema, columns: Sequence[str]) -> pa.Schema:
+    """Some columns of a table, as readers get them; InvalidInput for one that it lacks."""
+    full = shown_schema(schema)
+    for name in columns:
+        column(schema, name)
+    return pa.schema([full.field(name) for name in columns], full.metadata)
 
 
 def _route_alike(one: StreamList, other: StreamList) -> bool:
@@ -285,4 +356,15 @@ def nanos(rows: pa.Table, name: str = EVENT_TIME) -> Times:
     return np.asarray(pc.coalesce(rows.column(exact), whole) if exact in rows.column_names else whole)
 
 
-__all__ = ["FRESH_BYTES", "GoOn", "Moment", "Telemetry", "TelemetryTable", "Times", "column", "matching", "nanos"]
+__all__ = [
+    "FRESH_BYTES",
+    "Arrivals",
+    "GoOn",
+    "Moment",
+    "Telemetry",
+    "TelemetryTable",
+    "Times",
+    "column",
+    "matching",
+    "nanos",
+]

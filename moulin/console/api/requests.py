@@ -94,7 +94,6 @@ class Console:
 
     @cached_property
     def telemetry(self) -> Telemetry:
-        """The tables of logs, traces and metrics."""
         return Telemetry(self.lake)
 
     @contextmanager

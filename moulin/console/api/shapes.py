@@ -57,17 +57,18 @@ class Rows(Shape):
 
 
 def rows_of(table: pa.Table, version: int, *, more: bool) -> Rows:
-    cutter = _Cutter()
+    cutter = Cutter()
     columns = [Column(name=field.name, type=str(field.type)) for field in table.schema]
     rows = [[cutter.cell(value) for value in row.values()] for row in to_rows(table)]
     return Rows(version=version, columns=columns, rows=rows, more=more, cut=cutter.cut)
 
 
-class _Cutter:
+class Cutter:
     """Makes JSON of values, and remembers whether one was cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int = LONGEST_TEXT) -> None:
         self.cut = False
+        self._longest = longest
 
     def cell(self, value: Any) -> Any:
         if value is None or isinstance(value, bool):
@@ -77,7 +78,7 @@ class _Cutter:
         if isinstance(value, float):
             return value if math.isfinite(value) else str(value)
         if isinstance(value, bytes | bytearray | memoryview):
-            return self._text(bytes(value[: LONGEST_TEXT // 2 + 1]).hex())
+            return self._text(bytes(value[: self._longest // 2 + 1]).hex())
         if isinstance(value, Mapping):
             return {self._text(str(key)): self.cell(one) for key, one in self._few(list(value.items()))}
         if isinstance(value, list | tuple):
@@ -89,7 +90,7 @@ class _Cutter:
         return items[:_MOST_ITEMS]
 
     def _text(self, text: str) -> str:
-        if len(text) <= LONGEST_TEXT:
+        if len(text) <= self._longest:
             return text
         self.cut = True
-        return text[:LONGEST_TEXT] + "…"
+        return text[: self._longest] + "…"

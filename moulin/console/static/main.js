@@ -28,7 +28,7 @@ const loaded = signal({}); // name -> component
 
 function parts() {
   const [name = "", ...rest] = location.hash.replace(/^#\/?/, "").split("/");
-  return { name, rest };
+  return { name, rest, hash: location.hash };
 }
 
 addEventListener("hashchange", () => {
@@ -55,7 +55,7 @@ function Live() {
 }
 
 function Frame() {
-  const { name, rest } = place.value;
+  const { name, rest, hash } = place.value;
   const Screen = loaded.value[name];
   const unknown = ![...SCREENS, ...HIDDEN].some(([key]) => key === name);
   const here = name === "table" || name === "versions" ? "" : name;
@@ -79,7 +79,7 @@ function Frame() {
     </nav>
     <main id="main" tabindex="-1">
       ${unknown ? html`<h1>There is no such screen</h1><p><a href="#/">Go to the lake</a></p>`
-        : Screen ? html`<${Screen} key=${location.hash} rest=${rest} />` : html`<${Waiting} />`}
+        : Screen ? html`<${Screen} key=${hash} rest=${rest} />` : html`<${Waiting} />`}
     </main>
     <${Palette} />`;
 }

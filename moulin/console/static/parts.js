@@ -45,13 +45,13 @@ export function Grid({ label, columns, rows, onEnd, empty = "Nothing here.", hei
     </div>`;
 }
 
-export function Dialog({ title, onClose, children }) {
+export function Dialog({ title, onClose, wide = false, children }) {
   const box = useRef(null);
   useEffect(() => {
     box.current.showModal();
   }, []);
   return html`
-    <dialog ref=${box} aria-label=${title} onClose=${onClose}
+    <dialog ref=${box} class=${wide ? "wide" : ""} aria-label=${title} onClose=${onClose}
       onClick=${(event) => event.target === box.current && box.current.close()}>
       <div class="dialog"><h2>${title}</h2>${children}</div>
     </dialog>`;

@@ -11,6 +11,9 @@ export function plain(text) {
   return value.replace(LONE, escape).replace(HIDDEN, escape);
 }
 
+// The same with its line ends.
+export const lines = (text) => text.split("\n").map(plain).join("\n");
+
 export const cell = (value) =>
   value === null || value === undefined ? "null" : plain(typeof value === "object" ? JSON.stringify(value) : value);
 
@@ -38,6 +41,15 @@ export function moment(nanos) {
   const date = new Date(millis(nanos));
   if (Number.isNaN(date.getTime())) return String(nanos);
   return date.toISOString().slice(0, 19).replace("T", " ") + "Z";
+}
+
+// The same to the millisecond, or with all nine digits.
+export function instant(nanos, digits = 3) {
+  const text = String(nanos);
+  const date = new Date(millis(text));
+  if (Number.isNaN(date.getTime())) return text;
+  const rest = ((BigInt(text) % 1000000000n) + 1000000000n) % 1000000000n;
+  return date.toISOString().slice(0, 19).replace("T", " ") + "." + String(rest).padStart(9, "0").slice(0, digits) + "Z";
 }
 
 export function span(seconds) {

@@ -1,4 +1,4 @@
-"""Attributes as they were sent, from the two columns that keep them: texts of all, and JSON of those that are no texts."""
+"""Attributes as they were sent, from the columns that keep them: texts of all, JSON of those that are no texts."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from moulin.model.columns.arrays import Integers
 
 
 class CriticalPath(NamedTuple):
-    """Parts of it by time, which follow one another without a gap: of each the row of its span, and from when to when."""
+    """Its parts by time, which follow one another without a gap: the row of a span, from when, and to when."""
 
     row: Integers
     start: Integers

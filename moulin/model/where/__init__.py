@@ -3,8 +3,9 @@ r"""A `where` as text or as a pyarrow expression, made into a predicate.
 Text is an SQL condition: and, or, not, comparisons (<=> and `is [not] distinct from` too), in, between, is [not]
 null, true or false, like and ilike, isnan, array_contains; columns, fields of structs (`address.city`), values of maps
 of texts (`attributes['http.route']`, null where the key is missing), literals, + - * /, abs, lower and upper. Names are
-quoted with backquotes or double quotes and found as written, else without regard to case. In text literals a quote is doubled and a backslash is itself; in a like pattern it escapes. Everything
-else is refused: that is what lake.sql is for.
+quoted with backquotes or double quotes and found as written, else without regard to case.
+In text literals a quote is doubled and a backslash is itself; in a like pattern it escapes. Everything else is refused:
+that is what lake.sql is for.
 
 A *where* is what the user wrote. It is parsed once, at the call that takes it: *terms* (columns, literals, formulas)
 are joined into a *condition* by the functions of `conditions`, which front ends that take no text call directly. A
