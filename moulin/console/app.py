@@ -30,6 +30,7 @@ from moulin.console.api import (
     trash,
 )
 from moulin.console.api.requests import OPEN, ROLE, Console, NotModified, Readers
+from moulin.console.jaeger import app as jaeger
 from moulin.errors import InvalidInput, MoulinError, NotFound, PermissionDenied, Unsupported
 from moulin.ingest.flow import FlowWatch
 from moulin.network.answers import answer, answer_with
@@ -147,4 +148,5 @@ def mount(app: FastAPI, readers: Readers | None = None) -> None:
     console = Console(state.lake, state.authority, state.stopping, readers, FlowWatch(state.lake))
     state.rules.extend(rules())
     app.mount(PREFIX, build(console))
+    app.mount(jaeger.PREFIX, jaeger.build(console))
     assets.mount(app)

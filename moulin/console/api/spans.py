@@ -9,12 +9,11 @@ import pyarrow as pa
 
 from moulin.console.api.shapes import LONGEST_TEXT, Int64, Shape
 from moulin.console.telemetry import GoOn, Moment, nanos
-from moulin.console.traces.attributes import attributes_of
+from moulin.console.traces.attributes import attributes_of, event_time, in_hex
 from moulin.console.traces.search import spans_of
 from moulin.console.traces.spans import id_texts, outline
 from moulin.model.columns import compute as pc
 from moulin.model.rows.nano_datetime import to_rows
-from moulin.model.schema.times import datetime_to_nanos
 
 _MOST_SPANS: Final = 10
 _MOST_ITEMS: Final = 500
@@ -147,17 +146,6 @@ def _cut(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
 
 
-def event_time(event: dict[str, Any]) -> int | None:
-    """When an event of a span was, in Unix nanoseconds."""
-    exact, when = event.get("time_unix_nano"), event["time"]
-    return exact if exact is not None or when is None else datetime_to_nanos(when)
-
-
-def in_hex(value: Any) -> str | None:
-    """An id of a link, which former tables keep as bytes."""
-    return (value.hex() if isinstance(value, bytes) else value) or None
-
-
 def log_lines(rows: pa.Table) -> list[LogLine]:
     """Log records in the order in which they are."""
     columns = (
@@ -174,4 +162,4 @@ def log_lines(rows: pa.Table) -> list[LogLine]:
     ]
 
 
-__all__ = ["CARRIED", "LogLine", "SpanDetail", "event_time", "in_hex", "log_lines", "span_details"]
+__all__ = ["CARRIED", "LogLine", "SpanDetail", "log_lines", "span_details"]

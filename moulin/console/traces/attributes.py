@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from moulin.model.columns import compute as pc
+from moulin.model.schema.times import datetime_to_nanos
 
 
 class Attribute(NamedTuple):
@@ -50,6 +51,17 @@ def _kind(value: Any) -> str:
     return "json" if isinstance(value, dict | list) else "string"
 
 
+def event_time(event: dict[str, Any]) -> int | None:
+    """When an event of a span was, in Unix nanoseconds."""
+    exact, when = event.get("time_unix_nano"), event["time"]
+    return exact if exact is not None or when is None else datetime_to_nanos(when)
+
+
+def in_hex(value: Any) -> str | None:
+    """An id of a link, which former tables keep as bytes."""
+    return (value.hex() if isinstance(value, bytes) else value) or None
+
+
 def have_pair(column: pa.ChunkedArray, key: str, value: str) -> NDArray[np.bool_]:
     """In which rows a map has an entry of this key and value."""
     found = [_have_pair(chunk, key, value) for chunk in column.chunks]
@@ -66,4 +78,4 @@ def _have_pair(maps: pa.MapArray, key: str, value: str) -> NDArray[np.bool_]:
     return found
 
 
-__all__ = ["Attribute", "attributes_of", "have_pair"]
+__all__ = ["Attribute", "attributes_of", "event_time", "have_pair", "in_hex"]

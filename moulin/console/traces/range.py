@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from moulin.console.telemetry import GoOn, Moment
@@ -16,6 +17,8 @@ from moulin.model.columns import compute as pc
 from moulin.model.otel import SERVICE
 
 MOST_NAMES: Final = 1000
+MOST_COUNTED: Final = 20_000_000
+"""Spans that are counted; where there are more, of the newest alone."""
 MOST_MAPPED: Final = 1_000_000
 """Spans of which calls are counted: the ids of each are in memory."""
 
@@ -39,27 +42,30 @@ class CallsSince:
 
 def services_of(moment: Moment, asked: Asked, go_on: GoOn) -> list[ServiceSpans]:
     """The services with spans that fit, by name, at most MOST_NAMES."""
-    counted = _counted(moment, asked, [SERVICE], "status_code", go_on)
+    counted = _counted(moment, asked, [SERVICE], go_on)
     return [ServiceSpans(*row) for row in zip(*counted, strict=True)]
 
 
 def operations_of(moment: Moment, asked: Asked, go_on: GoOn) -> list[Operation]:
     """The names and kinds of spans that fit, by name, at most MOST_NAMES."""
-    names, kinds, spans, _ = _counted(moment, asked, ["name", "kind"], "status_code", go_on)
+    names, kinds, spans, _ = _counted(moment, asked, ["name", "kind"], go_on)
     return [Operation(*row) for row in zip(names, kinds, spans, strict=True)]
 
 
-def _counted(moment: Moment, asked: Asked, keys: list[str], status: str, go_on: GoOn) -> list[list]:
+def _counted(moment: Moment, asked: Asked, keys: list[str], go_on: GoOn) -> list[list[Any]]:
     """Values of the keys, and of each how many spans and errors there are."""
     schema = pa.schema([*((key, pa.string()) for key in keys), ("spans", pa.int64()), ("errors", pa.int64())])
-    held = schema.empty_table()
-    for rows in batches_of(moment, asked, [*keys, status], go_on):
-        errors = pc.fill_null(pc.equal(rows[status], "error"), False).cast(pa.int64())
-        ones = pa.array([1]).take(pa.nulls(rows.num_rows, pa.int64()).fill_null(0))
-        texts = [pc.fill_null(rows[key], "") for key in keys]
-        held = pa.concat_tables([held, _summed(pa.table([*texts, ones, errors], schema=schema), keys)])
-        if held.num_rows > 16 * MOST_NAMES:
-            held = _summed(held, keys)
+    held, count = schema.empty_table(), 0
+    for start, end in parts(asked.since, asked.until):
+        for rows in batches_of(moment, replace(asked, since=start, until=end), [*keys, "status_code"], go_on):
+            errors = pc.fill_null(pc.equal(rows["status_code"], "error"), False).cast(pa.int64())
+            ones = pa.array(np.ones(rows.num_rows, np.int64))
+            texts = [pc.fill_null(rows[key], "") for key in keys]
+            held = pa.concat_tables([held, _summed(pa.table([*texts, ones, errors], schema=schema), keys)])
+            held = _summed(held, keys) if held.num_rows > 16 * MOST_NAMES else held
+            count += rows.num_rows
+        if count > MOST_COUNTED:
+            break
     held = _summed(held, keys).sort_by([(key, "ascending") for key in keys]).slice(0, MOST_NAMES)
     return [column.to_pylist() for column in held.columns]
 
@@ -74,7 +80,7 @@ def service_calls(moment: Moment, asked: Asked, go_on: GoOn) -> CallsSince:
     held, count, since = [OUTLINE.empty_table()], 0, asked.until
     names = needed([field.name for field in moment.schema.fields])
     for start, end in parts(asked.since, asked.until):
-        for rows in batches_of(moment, Asked(start, end), names, go_on):
+        for rows in batches_of(moment, replace(asked, since=start, until=end), names, go_on):
             held.append(outline(rows))
             count += rows.num_rows
             if count > MOST_MAPPED:

@@ -30,6 +30,8 @@ FARTHEST: Final = 12 * 3600 * SECOND
 """The range in which one trace is looked for at most, once a span of it was found."""
 MOST_SPANS: Final = 20_000
 """Of one trace."""
+MOST_IN_PAGE: Final = 50_000
+"""Spans of all traces that are read at once."""
 _FIRST_PART, _GROWTH = 15 * SECOND, 6
 _EARLIEST: Final = 0
 
@@ -46,6 +48,7 @@ class Asked:
     max_duration: int | None = None
     failed: bool = False
     attributes: tuple[tuple[str, str], ...] = ()
+    kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -138,6 +141,7 @@ def _conditions(moment: Moment, asked: Asked) -> list[Condition]:
         ("duration_ns", ">=", asked.min_duration),
         ("duration_ns", "<=", asked.max_duration),
         ("status_code", "=", "error" if asked.failed else None),
+        ("kind", "=", asked.kind),
     ]
     return [Compare(column(moment.schema, name), how, value) for name, how, value in wanted if value is not None]
 
@@ -190,11 +194,12 @@ def spans_of(
     at: int | None,
     now: int,
     span_id: str | None = None,
+    since: int = _EARLIEST,
 ) -> pa.Table:
     """The spans of one trace, or those with one id: at least these columns, in no order, hardly more than MOST_SPANS.
 
     `at` is a time in the trace: what is read then lies around it. Without it, tables are read from now backwards
-    until a span is found; an index on trace_id spares what lies between.
+    until a span is found, no farther than `since`; an index on trace_id spares what lies between.
     """
     also = [is_one_of(moment, "trace_id", [trace_id])]
     if span_id is not None:
@@ -206,7 +211,7 @@ def spans_of(
 
     if at is not None and (found := _around(read, at, now)).num_rows:
         return found
-    for start, end in parts(_EARLIEST, now):
+    for start, end in parts(since, now):
         if (seen := read(start, end, 1)).num_rows:
             return _around(read, int(nanos(seen)[0]), now)
     return moment.empty(names)
@@ -234,6 +239,16 @@ def _around(read: Callable[[int, int], pa.Table], at: int, now: int) -> pa.Table
     return found
 
 
+def spans_of_page(moment: Moment, page: Sequence[TraceSummary], names: Sequence[str], go_on: GoOn) -> pa.Table:
+    """The spans of traces of a list: at least these columns, in no order, hardly more than MOST_IN_PAGE."""
+    names = list(dict.fromkeys([*needed(_names(moment)), *names]))
+    if not page:
+        return moment.empty(names)
+    start, end = min(one.start for one in page) - NEAR, max(one.end for one in page) + NEAR
+    also = [is_one_of(moment, "trace_id", [one.trace_id for one in page])]
+    return _read(moment, start, end, also, names, go_on, MOST_IN_PAGE)
+
+
 def logs_of(
     moment: Moment, trace_id: str, span_id: str | None, go_on: GoOn, *, at: int | None, now: int, limit: int
 ) -> pa.Table:
@@ -257,6 +272,7 @@ def batches_of(moment: Moment, asked: Asked, names: Sequence[str], go_on: GoOn) 
 
 __all__ = [
     "FARTHEST",
+    "MOST_IN_PAGE",
     "MOST_SPANS",
     "NEAR",
     "SECOND",
@@ -268,4 +284,5 @@ __all__ = [
     "newest_traces",
     "parts",
     "spans_of",
+    "spans_of_page",
 ]

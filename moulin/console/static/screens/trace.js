@@ -8,6 +8,8 @@ import { moment, number, plain, plural, took } from "../text.js";
 import { colorOf, Waterfall } from "./waterfall.js";
 import { SpanDetail } from "./span.js";
 
+const MARGIN = 60000000000n;
+
 // Spans as numbers that pictures can use: `start` and `length` are nanoseconds since the trace began.
 function spansOf(data) {
   const base = BigInt(data.start);
@@ -26,6 +28,9 @@ function spansOf(data) {
   return spans;
 }
 
+// The logs of the trace, in the range in which it ran.
+const logsHash = (data) => "#/logs/" + query({ q: `trace_id:${data.id}`, start: String(BigInt(data.start) - MARGIN), end: String(BigInt(data.start) + BigInt(data.duration) + MARGIN) }).slice(1);
+
 export function Trace({ id, at }) {
   const path = "/traces/" + encodeURIComponent(id);
   const { data, error } = useResource(path + query({ at }));
@@ -38,7 +43,7 @@ export function Trace({ id, at }) {
   const whole = [...waited.values()].reduce((sum, one) => sum + one, 0);
   return html`
     <div class="bar"><h1><b>${plain(data.service || "no service")}</b> ${plain(data.operation || "no name")}</h1>
-      <span class="buttons"><a class="button" href=${"#/logs/" + encodeURIComponent(`trace:${data.id}`)}>Logs</a><a class="button" href="#/traces">All traces</a></span></div>
+      <span class="buttons"><a class="button" href=${logsHash(data)}>Logs</a><a class="button" href="#/traces">All traces</a></span></div>
     <p class="dim path">${plain(data.id)} <${Copy} text=${data.id} /></p>
     ${data.notes.map((sentence) => html`<p key=${sentence} class="notice">${plain(sentence)}</p>`)}
     <${Problem} error=${error} />
