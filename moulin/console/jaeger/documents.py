@@ -26,6 +26,7 @@ COLUMNS = (
 )
 """Columns of spans that traces are made of, besides those of `outline`."""
 _RESOURCE_SERVICE = "service.name"
+_SAFE = 1 << 53  # what JavaScript counts exactly; Jaeger sends larger numbers as text
 Document = dict[str, Any]
 
 
@@ -84,7 +85,7 @@ def _span(line: Document, row: Document, process: str) -> Document:
         "flags": (row["flags"] or 0) & 0xFF,
         "operationName": line["name"],
         "references": references,
-        "startTime": line["start"] // 1000,
+        "startTime": max(0, line["start"] // 1000),
         "duration": (line["end"] - line["start"]) // 1000,
         "tags": tags,
         "logs": [_log(event) for event in row["events"] or ()],
@@ -100,7 +101,7 @@ def _reference(kind: str, trace_id: str, span_id: str) -> Document:
 def _log(event: Document) -> Document:
     fields = [{"key": "event", "type": "string", "value": event["name"]}] if event["name"] else []
     fields += [_tag(one) for one in attributes_of(event["attributes"], event["attributes_typed"])]
-    return {"timestamp": (event_time(event) or 0) // 1000, "fields": fields}
+    return {"timestamp": max(0, event_time(event) or 0) // 1000, "fields": fields}
 
 
 def _tag(one: Attribute) -> Document:
@@ -117,9 +118,9 @@ def _value(one: Attribute) -> Any:
         if one.kind == "bool":
             return one.value == "true"
         if one.kind == "int64":
-            return int(one.value)
+            return number if -_SAFE < (number := int(one.value)) < _SAFE else one.value
         if one.kind == "float64":
-            return number if math.isfinite(number := float(one.value)) else None
+            return real if math.isfinite(real := float(one.value)) else None
     except ValueError:
         return None
     return one.value if one.kind == "binary" else None

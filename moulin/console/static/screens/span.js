@@ -4,7 +4,7 @@ import { html, useState } from "../vendor/preact.js";
 import { query } from "../api.js";
 import { Badge, Copy, Problem, Waiting } from "../parts.js";
 import { useResource } from "../resources.js";
-import { moment, plain, plural, took } from "../text.js";
+import { instant, lines, plain, plural, took } from "../text.js";
 
 const Pairs = ({ title, items }) => (items.length ? html`
   <h3>${title}</h3>
@@ -31,7 +31,7 @@ export function SpanDetail({ path, at, base, span, onClose }) {
 
 function One({ one, base }) {
   const facts = [
-    ["span id", html`<code>${plain(one.span_id)}</code> <${Copy} text=${one.span_id} />`], ["began", `${moment(one.start)} (${offset(one.start, base)})`],
+    ["span id", html`<code>${plain(one.span_id)}</code> <${Copy} text=${one.span_id} />`], ["began", `${instant(one.start, 9)} (${offset(one.start, base)})`],
     ["took", took(one.duration)], ["kind", plain(one.kind)],
     ["status", html`${one.status_code === "error" ? html`<${Badge} kind="bad">error<//>` : plain(one.status_code)} ${plain(one.status_message)}`],
     ["scope", plain([one.scope_name, one.scope_version].filter(Boolean).join(" "))], ["trace state", plain(one.trace_state)],
@@ -44,7 +44,7 @@ function One({ one, base }) {
     <${Pairs} title="Attributes" items=${one.attributes} />
     ${one.events.length > 0 && html`<h3>Events</h3><ol class="events">${one.events.map((event, index) => html`
       <li key=${index}><span class="dim">${offset(event.time, base)}</span> <b>${plain(event.name)}</b>
-        <dl class="facts">${event.attributes.map((pair) => html`<div key=${pair.key}><dt>${plain(pair.key)}</dt><dd class="text">${plain(pair.value).replaceAll("\\u000a", "\n")}</dd></div>`)}</dl></li>`)}</ol>`}
+        <dl class="facts">${event.attributes.map((pair) => html`<div key=${pair.key}><dt>${plain(pair.key)}</dt><dd class="text">${lines(pair.value)}</dd></div>`)}</dl></li>`)}</ol>`}
     ${one.links.length > 0 && html`<h3>Links</h3><ul class="events">${one.links.map((link, index) => html`
       <li key=${index}><a href=${"#/traces/" + link.trace_id}>trace ${plain(link.trace_id)}</a> <span class="dim">span ${plain(link.span_id ?? "")}</span>
         <dl class="facts">${link.attributes.map((pair) => html`<div key=${pair.key}><dt>${plain(pair.key)}</dt><dd>${plain(pair.value)}</dd></div>`)}</dl></li>`)}</ul>`}

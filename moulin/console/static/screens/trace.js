@@ -4,7 +4,7 @@ import { html, useMemo, useState } from "../vendor/preact.js";
 import { query } from "../api.js";
 import { Cards, Copy, Problem, Waiting } from "../parts.js";
 import { useResource } from "../resources.js";
-import { moment, number, plain, plural, took } from "../text.js";
+import { instant, number, plain, plural, took } from "../text.js";
 import { colorOf, Waterfall } from "./waterfall.js";
 import { SpanDetail } from "./span.js";
 
@@ -44,15 +44,15 @@ export function Trace({ id, at }) {
   return html`
     <div class="bar"><h1><b>${plain(data.service || "no service")}</b> ${plain(data.operation || "no name")}</h1>
       <span class="buttons"><a class="button" href=${logsHash(data)}>Logs</a><a class="button" href="#/traces">All traces</a></span></div>
-    <p class="dim path">${plain(data.id)} <${Copy} text=${data.id} /></p>
+    <p class="dim path">${plain(data.id)} <${Copy} text=${data.id} /> began ${instant(data.start, 9)}</p>
     ${data.notes.map((sentence) => html`<p key=${sentence} class="notice">${plain(sentence)}</p>`)}
     <${Problem} error=${error} />
     <${Cards} figures=${[
-      ["took", took(data.duration)], ["began", moment(data.start)], ["spans", number(spans.length)],
+      ["took", took(data.duration)], ["spans", number(spans.length)],
       ["services", number(data.services.length)], ["failed spans", number(data.errors)],
       ["deepest", plural(spans.reduce((most, one) => Math.max(most, one.depth), 0) + 1, "level")],
     ]} />
-    <ul class="legend" aria-label="Services, and their part of the critical path">
+    <ul class="parties" aria-label="Services, and their part of the critical path">
       ${data.services.map(({ service }) => html`<li key=${service}><i class="dot" style=${`--of:${colorOf(service)}`}></i>${plain(service || "no service")}
         ${whole > 0 && html` <span class="dim">${Math.round(((waited.get(service) ?? 0) / whole) * 100)} %</span>`}</li>`)}
     </ul>

@@ -79,6 +79,10 @@ export function Waterfall({ spans, length, chosen, choose }) {
     else if ((at + 1) * ROW > scrollTop + clientHeight) box.current.scrollTop = (at + 1) * ROW - clientHeight;
   }, [active, positions]);
 
+  useEffect(() => { // the lanes above are as wide as those beside the scroll bar
+    box.current.parentElement.style.setProperty("--bar", `${box.current.offsetWidth - box.current.clientWidth - 2}px`);
+  }, []);
+
   const onKeyDown = (event) => {
     const at = positions.get(active) ?? 0;
     const span = shown[at];
@@ -112,7 +116,7 @@ export function Waterfall({ spans, length, chosen, choose }) {
         <form onSubmit=${next}><label><span class="hidden">Find a span</span>
           <input type="search" placeholder="Find a span" value=${text} onInput=${(e) => setText(e.currentTarget.value)} /></label>
           <button class="small" disabled=${!matches.length}>Next</button>
-          <span class="dim" role="status">${wanted ? plural(matches.length, "match", "matches") : ""}</span></form>
+          <span class="dim" aria-live="polite">${wanted ? plural(matches.length, "match", "matches") : ""}</span></form>
         <label class="check"><input type="checkbox" checked=${criticalOnly} onChange=${(e) => setCriticalOnly(e.currentTarget.checked)} /> Critical path only</label>
         <span class="space"></span>
         <button class="small" onClick=${() => setCollapsed(new Set(spans.filter((one) => one.parents && one.depth > 0).map((one) => one.index)))}>Collapse</button>
@@ -143,7 +147,7 @@ const place = (start, stop, from, to) => {
 function Row({ span, top, from, to, active, chosen, closed, faded, onToggle, onChoose }) {
   const end = span.start + span.length;
   const [left, width] = place(span.start, end, from, to);
-  const lies = end < from || span.start > to ? "" : left + width > 82 ? "before" : "after";
+  const lies = end < from || span.start > to ? "" : left + width <= 82 ? "after" : left > 12 ? "before" : "within";
   return html`
     <div role="treeitem" id=${"span-" + span.index} class=${`row${active ? " active" : ""}${chosen ? " chosen" : ""}${faded ? " faded" : ""}`} style=${`top:${top}px`}
       aria-level=${span.depth + 1} aria-selected=${chosen} aria-expanded=${span.parents ? !closed : null} onClick=${onChoose}>
@@ -156,7 +160,7 @@ function Row({ span, top, from, to, active, chosen, closed, faded, onToggle, onC
           const [x, w] = place(a, b, from, to);
           return html`<i key=${index} class="critical" style=${`left:${x}%;width:${w}%`}></i>`;
         })}
-        <span class="took" style=${lies === "before" ? `right:${100 - left}%` : `left:${left + width}%`}>${took(span.length)}</span>`}</span>
+        <span class=${"took " + lies} style=${lies === "after" ? `left:${left + width}%` : `right:${100 - left - (lies === "within" ? width : 0)}%`}>${took(span.length)}</span>`}</span>
     </div>`;
 }
 
