@@ -8,8 +8,9 @@ import { number, plain, plural } from "../text.js";
 import { listHash } from "./traces.js";
 import { colorOf } from "./waterfall.js";
 
-const [WIDE, TALL] = [150, 42]; // of a service
-const [APART, BETWEEN] = [250, 62];
+const [WIDE, TALL] = [176, 42]; // of a service
+const [APART, BETWEEN] = [262, 62];
+const NOTABLE = 0.05; // a part of calls that fail, from which on a line has another colour
 const MOST = 60;
 
 const rate = (part, whole) => (part ? `${((part / whole) * 100).toFixed(part / whole < 0.1 ? 1 : 0)} %` : "");
@@ -52,7 +53,8 @@ function edge(a, b) {
   const [x, y] = [a.x + WIDE, a.y + TALL / 2];
   const [u, v] = [b.x, b.y + TALL / 2];
   if (u > x) return `M${x} ${y}C${(x + u) / 2} ${y} ${(x + u) / 2} ${v} ${u - 7} ${v}`;
-  return `M${a.x + WIDE / 2} ${a.y + TALL}C${a.x + WIDE / 2} ${a.y + TALL + 40} ${b.x + WIDE / 2} ${b.y + TALL + 40} ${b.x + WIDE / 2} ${b.y + TALL + 7}`;
+  const deep = 22 + 16 * Math.min(5, Math.round((a.x - b.x) / APART));
+  return `M${a.x + WIDE / 2 - 16} ${a.y + TALL}C${a.x + WIDE / 2 - 40} ${a.y + TALL + deep} ${b.x + WIDE / 2 + 40} ${b.y + TALL + deep} ${b.x + WIDE / 2 + 16} ${b.y + TALL + 7}`;
 }
 
 export function ServiceMap({ last, ranges }) {
@@ -75,11 +77,11 @@ function Drawn({ data, last }) {
     ${data.notes.map((sentence) => html`<p key=${sentence} class="notice">${plain(sentence)}</p>`)}
     ${services.length > MOST && html`<p class="notice">The first ${MOST} of ${number(services.length)} services are drawn; the list has all calls.</p>`}
     <section class="panel scroll" tabindex="0" aria-label="Picture of the services">
-      <svg class="map" style=${`width:${wide}px`} viewBox=${`0 0 ${wide} ${tall + 46}`} role="group" aria-label="Services and their calls">
+      <svg class="map" style=${`width:${wide}px`} viewBox=${`0 0 ${wide} ${tall + 64}`} role="group" aria-label="Services and their calls">
         <defs><marker id="arrow" viewBox="0 0 8 8" refX="1" refY="4" markerWidth="7" markerHeight="7" markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L8 4L0 8z" /></marker></defs>
         ${calls.filter((one) => at.has(one.parent) && at.has(one.child)).map((one) => html`
-          <path key=${one.parent + "\n" + one.child} class=${"call" + (one.errors > 0 ? " failed" : "")} d=${edge(at.get(one.parent), at.get(one.child))}
-            style=${`stroke-width:${(1.2 + 3.5 * (Math.log(1 + Number(one.calls)) / Math.log(1 + most))).toFixed(1)}px`} marker-end="url(#arrow)">
+          <path key=${one.parent + "\n" + one.child} class=${"call" + (one.errors / one.calls >= NOTABLE ? " failed" : "")} d=${edge(at.get(one.parent), at.get(one.child))}
+            style=${`stroke-width:${(1 + 2.2 * (Math.log(1 + Number(one.calls)) / Math.log(1 + most))).toFixed(1)}px`} marker-end="url(#arrow)">
             <title>${plain(one.parent)} calls ${plain(one.child)}: ${plural(one.calls, "time")}${one.errors > 0 ? `, ${rate(one.errors, one.calls)} failed` : ""}</title></path>`)}
         ${[...at.values()].map(({ one, x, y }) => html`
           <a key=${one.service} href=${listHash({ last, service: one.service })} aria-label=${`${plain(one.service || "no service")}: ${plural(one.spans, "span")}${one.errors ? `, ${rate(one.errors, one.spans)} failed` : ""}`}>
@@ -90,10 +92,11 @@ function Drawn({ data, last }) {
           </a>`)}
       </svg>
     </section>
+    <p class="dim">A line is the thicker the more calls there are, and red where 5 % of them or more failed.</p>
     <h2>Calls</h2>
     <${Grid} label="Calls between services" rows=${calls} tall=${360} empty="No service calls another in this range." columns=${[
       { name: "from", show: (row) => plain(row.parent || "no service") }, { name: "to", show: (row) => plain(row.child || "no service") },
       { name: "calls", kind: "number", show: (row) => number(row.calls) }, { name: "failed", kind: "number", show: (row) => rate(row.errors, row.calls) }]} />`;
 }
 
-const short = (name) => (name.length > 17 ? name.slice(0, 16) + "…" : name);
+const short = (name) => (name.length > 20 ? name.slice(0, 19) + "…" : name);

@@ -52,12 +52,16 @@ function One({ one, base }) {
     <${Pairs} title="Scope" items=${one.scope_attributes} />`;
 }
 
+const LEVELS = ["trace", "debug", "info", "warn", "error", "fatal"]; // four numbers each, from 1 on
+
+const level = (number) => LEVELS[Math.floor((number - 1) / 4)] ?? "log";
+
 function Logs({ path, at, base, id }) {
   const { data, error } = useResource(`${path}/logs` + query({ at, span_id: id }));
   if (!data) return error ? html`<${Problem} error=${error} />` : html`<${Waiting} />`;
   if (!data.items.length) return html`<p class="dim">No log record names this span.</p>`;
   return html`
     <ol class="events">${data.items.map((one, index) => html`
-      <li key=${index}><span class="dim">${offset(one.time, base)}</span> <${Badge} kind=${one.severity_number >= 17 ? "bad" : ""}>${plain(one.severity || "log")}<//> ${plain(one.body)}</li>`)}</ol>
+      <li key=${index}><span class="dim">${offset(one.time, base)}</span> <${Badge} kind=${one.severity_number >= 17 ? "bad" : ""}>${plain(one.severity || level(one.severity_number))}<//> ${plain(one.body)}</li>`)}</ol>
     ${data.more && html`<p class="dim">The first ${plural(data.items.length, "record")}.</p>`}`;
 }
