@@ -140,7 +140,7 @@ def test_traces_are_found_and_shown_without_a_mistake(
     page.wait_for_selector("button:has-text('Whole trace'):not([disabled])")
 
     watched.go("traces/map")
-    page.wait_for_selector("svg.map a[aria-label^='payment']")
+    page.wait_for_selector("svg.map a:has-text('payment')")
     shoot(page, pictures, f"service-map-{scheme}")
     check_axe(page, "service map")
 

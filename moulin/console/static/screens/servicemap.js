@@ -84,7 +84,7 @@ function Drawn({ data, last }) {
             style=${`stroke-width:${(1 + 2.2 * (Math.log(1 + Number(one.calls)) / Math.log(1 + most))).toFixed(1)}px`} marker-end="url(#arrow)">
             <title>${plain(one.parent)} calls ${plain(one.child)}: ${plural(one.calls, "time")}${one.errors > 0 ? `, ${rate(one.errors, one.calls)} failed` : ""}</title></path>`)}
         ${[...at.values()].map(({ one, x, y }) => html`
-          <a key=${one.service} href=${listHash({ last, service: one.service })} aria-label=${`${plain(one.service || "no service")}: ${plural(one.spans, "span")}${one.errors ? `, ${rate(one.errors, one.spans)} failed` : ""}`}>
+          <a key=${one.service} href=${listHash({ last, service: one.service })}>
             <rect class="service" x=${x} y=${y} width=${WIDE} height=${TALL} rx="7" />
             <rect x=${x} y=${y} width="5" height=${TALL} rx="2.5" fill=${colorOf(one.service)} />
             <text x=${x + 14} y=${y + 18}>${short(plain(one.service || "no service"))}</text>
