@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from moulin import errors
 from moulin.release import VERSION
@@ -24,41 +24,96 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from moulin.lake import Lake
+    from moulin.model.entities import BasePath, Branch, CommitInfo, Database, TableEntry, View
     from moulin.model.rows.nano_datetime import NanoDatetime
+    from moulin.settings import Settings
+    from moulin.table.adopt.adopt import Adoption
+    from moulin.table.branch_diff import BranchDiff
+    from moulin.table.compact.compaction import Compaction
+    from moulin.table.compact.move import Move
     from moulin.table.edit.merge_builder import MergeBuilder
-    from moulin.table.ports import Duck, Export, Exporter, Spark
+    from moulin.table.erase.erase import Erasure
+    from moulin.table.index.index import IndexInfo
+    from moulin.table.ports import Backfilled, Duck, Export, Exporter, Spark
+    from moulin.table.publishing import Publication
     from moulin.table.read.blob import Blob
-    from moulin.table.read.scan import Scan
+    from moulin.table.read.dataset import TableDataset
+    from moulin.table.read.feed import Feed
+    from moulin.table.read.scan import Scan, ScanPlan
     from moulin.table.snapshot import Snapshot
+    from moulin.table.stats import TableStats
     from moulin.table.table import Table
     from moulin.table.transaction import Transaction
+    from moulin.table.trial import Trial
     from moulin.table.write.writes import Outcome
 
 __version__ = VERSION
 __all__ = [
+    "Adoption",
+    "Backfilled",
+    "BasePath",
     "Blob",
+    "Branch",
+    "BranchDiff",
+    "CommitInfo",
+    "Compaction",
+    "Database",
+    "Erasure",
+    "Export",
+    "Feed",
+    "IndexInfo",
     "Lake",
     "MergeBuilder",
+    "Move",
     "NanoDatetime",
     "Outcome",
+    "Publication",
     "Scan",
+    "ScanPlan",
+    "Settings",
     "Snapshot",
     "Table",
+    "TableDataset",
+    "TableEntry",
+    "TableStats",
     "Transaction",
+    "Trial",
+    "View",
     "connect",
     "errors",
 ]
 
 _HOMES = {
+    "Adoption": "moulin.table.adopt.adopt",
+    "Backfilled": "moulin.table.ports",
+    "BasePath": "moulin.model.entities",
     "Blob": "moulin.table.read.blob",
+    "Branch": "moulin.model.entities",
+    "BranchDiff": "moulin.table.branch_diff",
+    "CommitInfo": "moulin.model.entities",
+    "Compaction": "moulin.table.compact.compaction",
+    "Database": "moulin.model.entities",
+    "Erasure": "moulin.table.erase.erase",
+    "Export": "moulin.table.ports",
+    "Feed": "moulin.table.read.feed",
+    "IndexInfo": "moulin.table.index.index",
     "Lake": "moulin.lake",
     "MergeBuilder": "moulin.table.edit.merge_builder",
+    "Move": "moulin.table.compact.move",
     "NanoDatetime": "moulin.model.rows.nano_datetime",
     "Outcome": "moulin.table.write.writes",
+    "Publication": "moulin.table.publishing",
     "Scan": "moulin.table.read.scan",
+    "ScanPlan": "moulin.table.read.scan",
+    "Settings": "moulin.settings",
     "Snapshot": "moulin.table.snapshot",
     "Table": "moulin.table.table",
+    "TableDataset": "moulin.table.read.dataset",
+    "TableEntry": "moulin.model.entities",
+    "TableStats": "moulin.table.stats",
     "Transaction": "moulin.table.transaction",
+    "Trial": "moulin.table.trial",
+    "View": "moulin.model.entities",
 }
 
 
@@ -72,7 +127,7 @@ def connect(
     read_only: bool = False,
     token: str | None = None,
     certificate: str | Path | None = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Lake:
     """Open a lake, made when missing.
 
@@ -116,7 +171,7 @@ def connect(
             base_options=base_options,
             token=token,
             certificate=certificate,
-            settings=settings,
+            settings=dict(settings),
             make_spark=make_spark,
             make_exporter=_make_exporter,
             make_duck=_make_duck,
@@ -131,7 +186,7 @@ def connect(
             text,
             storage_options=storage_options,
             base_options=base_options,
-            settings=settings,
+            settings=dict(settings),
             make_spark=make_spark,
             make_exporter=_make_exporter,
             make_duck=_make_duck,
@@ -141,7 +196,7 @@ def connect(
         storage=storage,
         storage_options=storage_options,
         base_options=base_options,
-        settings=settings,
+        settings=dict(settings),
         make_spark=make_spark,
         make_exporter=_make_exporter,
         make_duck=_make_duck,

@@ -188,7 +188,18 @@ class Lake:
         """What a drop with `cascade` would take, without doing anything."""
         return self._open_catalog().preview_drop_database(name)
 
-    def drop_database(self, name: str, cascade: bool = False, immediate: bool = False) -> Database:
+    def drop_database(self, name: str, *, cascade: bool = False, immediate: bool = False) -> Database:
+        """Drop a database: an empty one, or with `cascade` all that is in it.
+
+        It can be brought back until its grace window ends, unless it is dropped `immediate`ly.
+
+        >>> lake.create_database("scratch").name
+        'scratch'
+        >>> lake.drop_database("scratch").name
+        'scratch'
+        >>> lake.resurrect_database("scratch").name
+        'scratch'
+        """
         return self._open_catalog().drop_database(name, cascade=cascade, immediate=immediate)
 
     def resurrect_database(self, name: str) -> Database:
@@ -210,8 +221,12 @@ class Lake:
         `expires`, seconds or text such as "7d", says when clean-up drops it.
 
         >>> test = lake.branch("test", expires="7d")
-        >>> test.table("shop.orders").append([{"id": 1, "customer": "ann", "amount": 9.5}])
-        >>> lake.drop_branch("test")
+        >>> test.table("shop.orders").append([{"id": 2, "customer": "bob", "amount": 4.0}]).rows_added
+        1
+        >>> lake.table("shop.orders").count()
+        1
+        >>> lake.drop_branch("test").name
+        'test'
         """
         from moulin.table.branching import seconds_of, version_of
 
@@ -473,16 +488,26 @@ class Lake:
         options: dict[str, Any] = {"format": format, "partition_by": partition_by}
         return self._table(import_table(self.context, source, database, table, **options).id)
 
-    def table(self, name: str, read_only: bool = False) -> Table:
+    def table(self, name: str, *, read_only: bool = False) -> Table:
         """A table. One opened `read_only` shows the version of now until its `refresh` is called.
 
         "shop.orders@test" is the table shop.orders of the branch test.
+
+        >>> lake.table("shop.orders").count()
+        1
         """
         database, _ = parse_table_name(name)
         return self._home(database)._table(self._resolve(name), read_only=read_only)
 
-    def tables(self, database: str, *, include_dropped: bool = False) -> list[TableEntry]:
-        return self._open_catalog().tables(database, include_dropped=include_dropped)
+    def tables(self, database: str | None = None, *, include_dropped: bool = False) -> list[TableEntry]:
+        """The tables of a database, or of all, with the counts of their newest versions.
+
+        >>> [(table.database, table.name, table.rows) for table in lake.tables()]
+        [('shop', 'orders', 1)]
+        """
+        catalog = self._open_catalog()
+        names = [one.name for one in catalog.databases()] if database is None else [database]
+        return [table for name in names for table in catalog.tables(name, include_dropped=include_dropped)]
 
     def rename_table(self, name: str, new_name: str) -> Table:
         database, new = parse_table_name(new_name)
@@ -500,7 +525,14 @@ class Lake:
             raise InvalidInput(f"A table is replaced by one of its own database: {replacement} is not in {database!r}.")
         return self._home(database)._table(self._open_catalog().replace_table(database, table, new).id)
 
-    def drop_table(self, name: str, immediate: bool = False) -> TableEntry:
+    def drop_table(self, name: str, *, immediate: bool = False) -> TableEntry:
+        """Drop a table. It can be brought back until its grace window ends, unless it is dropped `immediate`ly.
+
+        >>> lake.drop_table("shop.orders").name
+        'orders'
+        >>> lake.resurrect_table("shop.orders").count()
+        1
+        """
         return self._open_catalog().drop_table(*parse_table_name(name), immediate=immediate)
 
     def resurrect_table(self, name: str) -> Table:
@@ -703,6 +735,17 @@ class Lake:
 
     def __repr__(self) -> str:
         return f"Lake({self.store.uri if self.on_branch is None else with_branch(self.store.uri, self.on_branch)!r})"
+
+    def _repr_html_(self) -> str:
+        """Its tables, for notebooks."""
+        from moulin.notebook import MOST_ROWS, html_table
+
+        if self._closed:
+            return html_table(f"{self!r}, closed", ["table"], [])
+        tables = self.tables()
+        rows = [(f"{one.database}.{one.name}", one.rows, one.segments, one.bytes) for one in tables[:MOST_ROWS]]
+        caption = f"{self!r} at version {self.version}"
+        return html_table(caption, ["table", "rows", "segments", "bytes"], rows, more=len(tables) - len(rows))
 
     def _open_catalog(self) -> CatalogBackend:
         if self._closed:

@@ -8,28 +8,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, overload
 from uuid import UUID
 
-import pyarrow as pa
-
 from moulin.errors import Closed, FailedPrecondition, InvalidInput
-from moulin.model.entities import TableState
 from moulin.model.where import Where
 from moulin.table.commit.retry import retry
 from moulin.table.context import Context
 from moulin.table.handle import whole_number
-from moulin.table.keyed.key_scan import KeyScan
 from moulin.table.keyed.keyed import KeyedTable
-from moulin.table.keyed.pending import Pending
-from moulin.table.keyed.reader import KeyedReader
 from moulin.table.keyed.region import RegionWriter
 from moulin.table.ports import Backfilled, BatchLoaded, Export, is_frame
-from moulin.table.read.blob import Blob
-from moulin.table.read.order import OrderBy
-from moulin.table.read.scan import Scan
+from moulin.table.reading import TableReading
 from moulin.table.settings import TableSettings
-from moulin.table.snapshot import Snapshot
 from moulin.table.versions import TableVersions
 from moulin.table.write.writes import Outcome, prepare_append, prepare_delete, prepare_overwrite
 
@@ -47,7 +39,7 @@ if TYPE_CHECKING:
     from moulin.table.stats import TableStats
 
 
-class Table(TableVersions, TableSettings):
+class Table(TableReading, TableVersions, TableSettings):
     """One table of a lake. Holds no state of its own but its id: every call sees the newest version.
 
     One that is `read_only` shows the version it was opened at until `refresh`; `follow` makes the catalog look for
@@ -67,7 +59,6 @@ class Table(TableVersions, TableSettings):
         self._branch = branch
         self._put: KeyedTable | RegionWriter | None = None  # what takes rows one by one, once it is known
         self._writes = False
-        self._found: KeyedTable | None = None  # the keyed table, once rows were asked for by key
 
     def stats(self) -> TableStats:
         """Levels, amplification, caches, stalls, regions and indexes; reads no file."""
@@ -119,74 +110,6 @@ class Table(TableVersions, TableSettings):
 
             compact_if_due(self._context, state, change.added)
         return Outcome(committed.version, rows_added=sum(facts.rows for facts in change.added))
-
-    def scan(
-        self,
-        columns: Sequence[str] | None = None,
-        where: Where = None,
-        version: int | None = None,
-        limit: int | None = None,
-        *,
-        order_by: OrderBy = None,
-        start: Any = None,
-        end: Any = None,
-        prefix: Any = None,
-        reverse: bool = False,
-        ordered: bool = False,
-    ) -> Scan:
-        """Rows of the newest version, or of `version`; read when the result is asked for them.
-
-        On a keyed table also what was put and is in no version yet. There, `start` (inclusive) and `end` (exclusive)
-        are keys or their first columns, and `prefix` is the first columns of the keys wanted. Rows come in key order
-        when one of them, `reverse` or `ordered` is given.
-
-        `order_by` sorts by a column or several: `"ts desc"`, `["region", "ts desc"]`. Nulls come first where a column
-        ascends and last where it descends, and NaN is greater than every number. With `limit`, segments that can hold
-        the first rows are read first, and others only while they may hold a better row.
-        """
-        options = {
-            "order_by": order_by,
-            "start": start,
-            "end": end,
-            "prefix": prefix,
-            "reverse": reverse,
-            "ordered": ordered,
-        }
-        state = self._known_state(version)
-        keyed = self._to_scan() if version is None and (state is None or state.schema.identifier_field_ids) else None
-        if keyed is not None:
-            by_key = ordered or reverse or not (start is None and end is None and prefix is None)
-            seen, pending = Pending.of(self._context, keyed, ordered=by_key)
-            return KeyScan(self._context, seen, pending, columns=columns, where=where, limit=limit, **options)
-        snapshot = Snapshot(self._context, self._state(version) if state is None else state)
-        return snapshot.scan(columns, where, limit, **options)
-
-    def take(self, row_ids: Any, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of these `_row_id`s, in the order asked for, an id that comes twice twice.
-
-        Ids of rows that were deleted or never were are left out: name `_row_id` in `columns` to see which came. What
-        was put into a keyed table is flushed first. Only segments and row groups that may hold a row are read.
-        """
-        self._flush()
-        return Snapshot(self._context, self._state()).take(row_ids, columns)
-
-    def blob(self, key: Any = None, column: str = "", *, row_id: int | None = None) -> Blob:
-        """A value of a binary column as a file: of the row of a key, or of the row with a `_row_id`.
-
-        The row is located at once; with the first read, the page that holds the value is read, and no other row or
-        column. A null reads as an empty file (`is_null` tells). Close it: until then its version is held. By `row_id`,
-        what was put is flushed first. NotFound when there is no such row.
-
-        >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
-        >>> photos.put({"id": 1, "image": b"GIF89a..."})
-        >>> with photos.blob(1, "image") as image:
-        ...     image.read(3)
-        b'GIF'
-        """
-        if row_id is not None:
-            self._flush()
-            return Snapshot(self._context, self._state()).blob(key, column, row_id=row_id)
-        return (self._keyed_only() if self._shown is None else self._fixed_reader()).blob(key, column)
 
     def backfill(
         self,
@@ -431,14 +354,6 @@ class Table(TableVersions, TableSettings):
         """Insert or replace rows: a list of dicts, or Arrow in any of its forms. Returns how many there were."""
         return self._writer().put_batch(data)
 
-    def get(self, key: Any) -> dict[str, Any] | None:
-        """The row of a key, or None. A key of several columns is a tuple."""
-        return (self._keyed_only() if self._shown is None else self._fixed_reader()).get(key)
-
-    def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
-        """The row of each key, or None, in the order of the keys."""
-        return (self._keyed_only() if self._shown is None else self._fixed_reader()).get_many(keys)
-
     def delete(self, key: Any) -> None:
         """Delete the row of a key, if there is one."""
         self._writer().delete(key)
@@ -521,11 +436,13 @@ class Table(TableVersions, TableSettings):
         shown = self._shown if version is None else whole_number(version)
         return exporter(self.id, os.fspath(directory), version=shown, copy=copy)
 
-    def _flush(self) -> None:
-        """Commit what was put and what was left in logs, for readers of versions alone; see `settle`."""
-        if not self._read_only and (keyed := self._keyed()) is not None:
-            keyed.flush()
-            keyed.committed()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def close(self) -> None:
         """Flush what was put, and refuse further use of this object; rows of a keyed table can still be read."""
@@ -534,27 +451,6 @@ class Table(TableVersions, TableSettings):
             self._put = None
             if self._writes:
                 self._keyed_only().leave()
-
-    def _known_state(self, version: int | None) -> TableState | None:
-        """The state to scan; None where it depends on what the process holds of a keyed table."""
-        if self._closed or self._shown is not None or self.id in self._context.keyed:
-            return None
-        return self._state(version)
-
-    def _to_scan(self) -> KeyedReader | None:
-        """What a scan reads besides segments: of a keyed table, and None of another one."""
-        if self._shown is None:
-            return self._keyed()
-        return self._fixed_reader() if self._may_have_left() else None
-
-    def _keyed_only(self) -> KeyedTable:
-        if self._found is None:
-            self._found = self._keyed()
-        if self._found is None:
-            raise FailedPrecondition(
-                f"Table {self.name} has no primary key, which put, get and delete need: use append, scan, delete_where."
-            )
-        return self._found
 
     def _writer(self) -> KeyedTable:
         """The keyed table, to write to it row by row."""

@@ -9,6 +9,7 @@ leaves nothing. A column without facts is unknown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -277,12 +278,13 @@ def _guarantee(column: Column, domain: Domain) -> pc.Expression:
     if column.is_floating or isinstance(column.type, UUIDType):
         return found  # it weighs bounds against a NaN in the filter wrongly, and cannot compare extension types
     bounds = []
-    if domain.lower is not None:
-        lower = column.scalar(domain.lower, arrow)
-        bounds.append(field > lower if domain.lower_open else field >= lower)
-    if domain.upper is not None:
-        upper = column.scalar(domain.upper, arrow)
-        bounds.append(field < upper if domain.upper_open else field <= upper)
+    with suppress(OverflowError, pa.ArrowInvalid):  # one above the greatest whole number, or below the least
+        if domain.lower is not None:
+            lower = column.scalar(domain.lower, arrow)
+            bounds.append(field > lower if domain.lower_open else field >= lower)
+        if domain.upper is not None:
+            upper = column.scalar(domain.upper, arrow)
+            bounds.append(field < upper if domain.upper_open else field <= upper)
     for bound in bounds:
         found = found & (bound | field.is_null() if domain.null else bound)
     return found

@@ -10,7 +10,7 @@ import pyarrow as pa
 from moulin.errors import InvalidInput
 from moulin.model.rows.conversion import Misfit, Target, fit
 from moulin.model.rows.python_values import from_python
-from moulin.model.rows.rows import is_arrow
+from moulin.model.rows.rows import is_arrow, opened
 from moulin.model.schema.change import SchemaChange
 from moulin.model.schema.evolution import apply_changes
 from moulin.model.schema.growth import growth
@@ -19,6 +19,7 @@ from moulin.model.schema.values import Schema
 
 def replayable(data: object) -> tuple[object, bool]:
     """Rows in a form whose columns can be looked at before they are read, and whether they can be read twice."""
+    data = opened(data)
     if isinstance(data, Mapping):
         return {name: _held(values) for name, values in data.items()}, True
     if isinstance(data, pa.Table | pa.RecordBatch) or (isinstance(data, list) and not is_arrow(data)):

@@ -53,12 +53,13 @@ def to_batches(data: object, schema: Schema, rows_of: RowsOf | None = None) -> I
     """The rows of `data` in batches of exactly `arrow_schema(schema)`, without a copy where they have it already.
 
     `data` is an Arrow table, batch or reader, anything that exports an Arrow stream or array (pandas, polars, DuckDB),
-    a dict of columns, or an iterable of dicts, batches or tables. Columns are matched by name, in any order; a missing
-    one gets its write default, or null. Values are converted only without loss. The error for a value that does not fit
-    names its column and its row, counted from 0 over all of `data` or as `rows_of` says, and is raised when the
-    iterator gets there: commit nothing before its end.
+    a dataset of pyarrow, a lazy frame of polars, a dict of columns, or an iterable of dicts, batches or tables.
+    Columns are matched by name, in any order; a missing one gets its write default, or null. Values are converted only
+    without loss. The error for a value that does not fit names its column and its row, counted from 0 over all of
+    `data` or as `rows_of` says, and is raised when the iterator gets there: commit nothing before its end.
     """
     intake = _Intake(schema, rows_of)
+    data = opened(data)
     if is_arrow(data):
         return intake.arrow(data)
     if isinstance(data, Mapping):
@@ -219,6 +220,15 @@ class _Intake:
         return f"a column {name!r} that the table does not have.{did_you_mean(str(name), self._names)} It has: {known}."
 
 
+def opened(data: Any) -> Any:
+    """Datasets and scanners of pyarrow and lazy frames of polars as a stream of their rows; other data as it is."""
+    if hasattr(data, "scanner"):
+        data = data.scanner()
+    if hasattr(data, "projected_schema"):
+        return data.to_reader()
+    return data.collect_batches() if hasattr(data, "collect_batches") else data
+
+
 def is_arrow(data: object) -> bool:
     return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
 
@@ -246,8 +256,8 @@ def _short(value: Any) -> str:
 def _unknown_form(data: object, what: str = "Data") -> InvalidInput:
     return InvalidInput(
         f"{what} cannot be read from {type(data).__name__}: give an Arrow table, batch or reader, a list of dicts, "
-        "a dict of columns, or a pandas, polars or DuckDB object."
+        "a dict of columns, a pyarrow dataset, or a pandas, polars or DuckDB object."
     )
 
 
-__all__ = ["CHUNK_ROWS", "RowsOf", "is_arrow", "to_batches"]
+__all__ = ["CHUNK_ROWS", "RowsOf", "is_arrow", "opened", "to_batches"]

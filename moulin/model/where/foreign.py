@@ -1,4 +1,7 @@
-"""A `where` that the user wrote as a pyarrow expression. It cannot be looked into, so Arrow is asked what it reads."""
+"""A `where` that the user wrote as a pyarrow expression.
+
+Python cannot look into it. Arrow is asked which columns it reads, and for its comparisons (see `substrait`).
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,23 @@ import pyarrow as pa
 
 from moulin.errors import InvalidInput
 from moulin.model.columns import compute as pc
-from moulin.model.predicate.condition import Column, Computed
+from moulin.model.predicate.condition import Column, Computed, Condition, conjunction
 from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.model.schema.schema import unknown_column
 from moulin.model.schema.values import Schema
+from moulin.model.where.substrait import weaker
 
 
-def foreign(expression: pc.Expression, schema: Schema) -> Computed:
-    """The condition that `expression` is, once it is known to fit `schema`."""
+def foreign(expression: pc.Expression, schema: Schema) -> Condition:
+    """The condition that `expression` is, once it is known to fit `schema`: what is understood of it, and itself."""
     bind(expression, schema)
     columns = tuple(Column((field.name,), field.field_id, field.field_type) for field in schema.fields)
     # A column named by its position has to keep it.
     by_name = "FieldPath(" not in str(expression)
-    return Computed(
-        expression, tuple(_read(expression, arrow_schema(schema), columns)) if by_name else columns, foreign=True
-    )
+    if not by_name:
+        return Computed(expression, columns, foreign=True)
+    read = tuple(_read(expression, arrow_schema(schema), columns))
+    return conjunction([weaker(expression, read), Computed(expression, read, foreign=True)])
 
 
 def bind(expression: pc.Expression, schema: Schema) -> None:

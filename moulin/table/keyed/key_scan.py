@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -109,6 +109,12 @@ class KeyScan(Scan):
             return super().count()
         rows: int = sum(table.num_rows for table in self._narrow()._held(self._hold()))
         return rows if self._limit is None else min(rows, self._limit)
+
+    def _limited(self, limit: int) -> Self:
+        limited = super()._limited(limit)
+        if self._reverse:
+            limited._first = None
+        return limited
 
     def _narrow(self) -> KeyScan:
         """The same rows without columns."""

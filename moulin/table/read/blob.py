@@ -30,11 +30,7 @@ if TYPE_CHECKING:
 
 
 class Blob(io.RawIOBase):
-    """A value as a read-only file. Not thread-safe, as other files.
-
-    >>> with photos.blob(1, "image") as image:
-    ...     header = image.read(4)
-    """
+    """A value as a read-only file. Not thread-safe, as other files. `Table.blob` opens it."""
 
     def __init__(self, name: str, load: Callable[[], bytes | None], hold: Hold | None = None) -> None:
         self.name = name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     import polars
 
 
+_SHOWN_ROWS = 10  # in a notebook
 _Unit = TypeVar("_Unit")
 
 
@@ -155,6 +156,36 @@ class Scan:
                     left -= batch.num_rows
                 if batch.num_rows:
                     yield batch
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """The rows in batches, as `to_batches`."""
+        return self.to_batches()
+
+    def head(self, rows: int = 10) -> pa.Table:
+        """The first rows, `rows` at most."""
+        most = rows if self._limit is None else min(rows, self._limit)
+        if most < 0:
+            raise InvalidInput(f"head takes zero rows or more, not {rows}.")
+        return self._limited(most).to_arrow()
+
+    def _limited(self, limit: int) -> Self:
+        limited = copy(self)
+        limited._limit, limited._first = limit, limit if self._order is None else None
+        return limited
+
+    def __repr__(self) -> str:
+        parts = [f"<Scan of {self._state.full_name} at version {self._state.head_version}"]
+        parts += [] if self._columns is None else [f"columns={self.schema.names!r}"]
+        parts += [] if self._predicate.is_true else [f"where={self._predicate.describe()!r}"]
+        parts += [] if self._limit is None else [f"limit={self._limit}"]
+        return ", ".join(parts) + ">"
+
+    def _repr_html_(self) -> str:
+        """The first rows, for notebooks."""
+        from moulin.notebook import html_table
+
+        rows = to_rows(self.head(_SHOWN_ROWS))
+        return html_table(repr(self), self.schema.names, [tuple(row.values()) for row in rows])
 
     def to_arrow(self) -> pa.Table:
         """All rows as one table."""

@@ -1,0 +1,236 @@
+"""What reads the rows of a table: by key, by `where`, by row id, and in the forms that other libraries take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from moulin.errors import FailedPrecondition
+from moulin.model.entities import TableState
+from moulin.model.where import Where
+from moulin.table.handle import TableHandle
+from moulin.table.keyed.key_scan import KeyScan
+from moulin.table.keyed.keyed import KeyedTable
+from moulin.table.keyed.pending import Pending
+from moulin.table.keyed.reader import KeyedReader
+from moulin.table.read.blob import Blob
+from moulin.table.read.order import OrderBy
+from moulin.table.read.scan import Scan
+from moulin.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+    from moulin.table.read.dataset import TableDataset
+
+
+class TableReading(TableHandle):
+    """The part of `Table` that reads. Every call sees the newest version, unless the table is `read_only`."""
+
+    _found: KeyedTable | None = None  # the keyed table, once rows were asked for by key
+
+    # Rows by key
+
+    def get(self, key: Any) -> dict[str, Any] | None:
+        """The row of a key, or None. A key of several columns is a tuple."""
+        return (self._keyed_only() if self._shown is None else self._fixed_reader()).get(key)
+
+    def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
+        """The row of each key, or None, in the order of the keys."""
+        return (self._keyed_only() if self._shown is None else self._fixed_reader()).get_many(keys)
+
+    def __getitem__(self, key: Any) -> dict[str, Any]:
+        """The row of a key; KeyError when there is none.
+
+        >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
+        >>> users.put({"name": "ann", "age": 41})
+        >>> users["ann"], "bob" in users
+        ({'name': 'ann', 'age': 41}, False)
+        """
+        row = self.get(key)
+        if row is None:
+            raise KeyError(key)
+        return row
+
+    def __contains__(self, key: Any) -> bool:
+        """Whether there is a row with this key."""
+        return self.get(key) is not None
+
+    __iter__ = None  # brackets take keys, not positions: iterate over table.scan()
+
+    # Rows
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        version: int | None = None,
+        limit: int | None = None,
+        *,
+        order_by: OrderBy = None,
+        start: Any = None,
+        end: Any = None,
+        prefix: Any = None,
+        reverse: bool = False,
+        ordered: bool = False,
+    ) -> Scan:
+        """Rows of the newest version, or of `version`; read when the result is asked for them.
+
+        On a keyed table also what was put and is in no version yet. There, `start` (inclusive) and `end` (exclusive)
+        are keys or their first columns, and `prefix` is the first columns of the keys wanted. Rows come in key order
+        when one of them, `reverse` or `ordered` is given.
+
+        `order_by` sorts by a column or several: `"ts desc"`, `["region", "ts desc"]`. Nulls come first where a column
+        ascends and last where it descends, and NaN is greater than every number. With `limit`, segments that can hold
+        the first rows are read first, and others only while they may hold a better row.
+        """
+        options = {
+            "order_by": order_by,
+            "start": start,
+            "end": end,
+            "prefix": prefix,
+            "reverse": reverse,
+            "ordered": ordered,
+        }
+        state = self._known_state(version)
+        keyed = self._to_scan() if version is None and (state is None or state.schema.identifier_field_ids) else None
+        if keyed is not None:
+            by_key = ordered or reverse or not (start is None and end is None and prefix is None)
+            seen, pending = Pending.of(self._context, keyed, ordered=by_key)
+            return KeyScan(self._context, seen, pending, columns=columns, where=where, limit=limit, **options)
+        snapshot = Snapshot(self._context, self._state(version) if state is None else state)
+        return snapshot.scan(columns, where, limit, **options)
+
+    def head(self, rows: int = 10) -> pa.Table:
+        """Some of the rows, `rows` at most: those that are found first.
+
+        >>> lake.table("shop.orders").head(2).column_names
+        ['id', 'customer', 'amount']
+        """
+        return self.scan(limit=rows).to_arrow()
+
+    def count(self, where: Where = None) -> int:
+        """How many rows there are, or how many match. Without `where` the catalog knows.
+
+        >>> lake.table("shop.orders").count("amount > 100")
+        0
+        """
+        return self.scan(where=where).count()
+
+    def to_arrow(self, columns: Sequence[str] | None = None, where: Where = None) -> pa.Table:
+        """All rows, or those that match, as an Arrow table."""
+        return self.scan(columns, where).to_arrow()
+
+    def to_pandas(self, columns: Sequence[str] | None = None, where: Where = None) -> pandas.DataFrame:
+        """All rows, or those that match, as a pandas DataFrame."""
+        return self.scan(columns, where).to_pandas()
+
+    def to_polars(self, columns: Sequence[str] | None = None, where: Where = None) -> polars.DataFrame:
+        """All rows, or those that match, as a polars DataFrame."""
+        return self.scan(columns, where).to_polars()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """All rows for whoever takes Arrow: `duckdb.sql("from orders")`, `polars.DataFrame(orders)`."""
+        return self.scan().__arrow_c_stream__(requested_schema)
+
+    def dataset(self) -> TableDataset:
+        """The table as a pyarrow dataset, whose columns and filters reach the scan. Each read sees the newest rows.
+
+        DuckDB and polars push theirs down to it. What does not match is not read.
+
+        >>> import duckdb
+        >>> orders = lake.table("shop.orders").dataset()
+        >>> duckdb.sql("select count(*) from orders where id = 1").fetchall()
+        [(1,)]
+        """
+        from moulin.table.read.dataset import TableDataset
+
+        return TableDataset(self.scan, self.schema, self.name)
+
+    def lazy(self) -> polars.LazyFrame:
+        """The table as a lazy frame of polars, whose columns and filters reach the scan.
+
+        >>> import polars as pl
+        >>> lake.table("shop.orders").lazy().filter(pl.col("id") == 1).select("amount").collect().rows()
+        [(9.5,)]
+        """
+        try:
+            import polars
+        except ModuleNotFoundError:
+            raise FailedPrecondition("lazy needs polars: pip install polars.") from None
+        return polars.scan_pyarrow_dataset(self.dataset())
+
+    def take(self, row_ids: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of these `_row_id`s, in the order asked for, an id that comes twice twice.
+
+        Ids of rows that were deleted or never were are left out: name `_row_id` in `columns` to see which came. What
+        was put into a keyed table is flushed first. Only segments and row groups that may hold a row are read.
+        """
+        self._flush()
+        return Snapshot(self._context, self._state()).take(row_ids, columns)
+
+    def blob(self, key: Any = None, column: str = "", *, row_id: int | None = None) -> Blob:
+        """A value of a binary column as a file: of the row of a key, or of the row with a `_row_id`.
+
+        The row is located at once; with the first read, the page that holds the value is read, and no other row or
+        column. A null reads as an empty file (`is_null` tells). Close it: until then its version is held. By `row_id`,
+        what was put is flushed first. NotFound when there is no such row.
+
+        >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
+        >>> photos.put({"id": 1, "image": b"GIF89a..."})
+        >>> with photos.blob(1, "image") as image:
+        ...     image.read(3)
+        b'GIF'
+        """
+        if row_id is not None:
+            self._flush()
+            return Snapshot(self._context, self._state()).blob(key, column, row_id=row_id)
+        return (self._keyed_only() if self._shown is None else self._fixed_reader()).blob(key, column)
+
+    def _repr_html_(self) -> str:
+        """Its columns, for notebooks."""
+        from moulin.notebook import html_table
+
+        if self._closed:
+            return html_table("A table that was closed", ["column"], [])
+        state, entry = self._state(), self._context.catalog.table_entry(self.id)
+        keys = state.schema.identifier_field_ids
+        rows = [
+            (one.name, one.field_type, "key" if one.field_id in keys else "required" if one.required else "", one.doc)
+            for one in state.schema.fields
+        ]
+        caption = f"Table {state.full_name}: {entry.rows:,} rows in {entry.segments:,} segments at version "
+        return html_table(f"{caption}{state.head_version}", ["column", "type", "", "comment"], rows)
+
+    def _flush(self) -> None:
+        """Commit what was put and what was left in logs, for readers of versions alone; see `settle`."""
+        if not self._read_only and (keyed := self._keyed()) is not None:
+            keyed.flush()
+            keyed.committed()
+
+    def _known_state(self, version: int | None) -> TableState | None:
+        """The state to scan; None where it depends on what the process holds of a keyed table."""
+        if self._closed or self._shown is not None or self.id in self._context.keyed:
+            return None
+        return self._state(version)
+
+    def _to_scan(self) -> KeyedReader | None:
+        """What a scan reads besides segments: of a keyed table, and None of another one."""
+        if self._shown is None:
+            return self._keyed()
+        return self._fixed_reader() if self._may_have_left() else None
+
+    def _keyed_only(self) -> KeyedTable:
+        if self._found is None:
+            self._found = self._keyed()
+        if self._found is None:
+            raise FailedPrecondition(
+                f"Table {self.name} has no primary key, which put, get and delete need: use append, scan, delete_where."
+            )
+        return self._found
+
+
+__all__ = ["TableReading"]
