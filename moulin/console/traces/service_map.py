@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -47,7 +49,7 @@ def service_map(spans: pa.Table) -> ServiceMap:
     )
 
 
-def _counted(rows: pa.Table, keys: list[str]) -> zip[tuple[str, ...]]:
+def _counted(rows: pa.Table, keys: list[str]) -> Iterator[tuple[Any, ...]]:
     counted = rows.group_by(keys, use_threads=False).aggregate([([], "count_all"), ("error", "sum")])
     counted = counted.sort_by([(key, "ascending") for key in keys])
     return zip(*(counted[name].to_pylist() for name in [*keys, "count_all", "error_sum"]), strict=True)

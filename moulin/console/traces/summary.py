@@ -60,7 +60,7 @@ def summarize(spans: pa.Table) -> dict[str, TraceSummary]:
         np.diff(np.append(edges, len(order))).tolist(),
         np.add.reduceat(errors[order], edges).tolist(),
     )
-    return {row[0]: TraceSummary(*row, services=services[row[0]]) for row in zip(*columns, strict=True)}
+    return {row[0]: TraceSummary(*row, services[row[0]]) for row in zip(*columns, strict=True)}
 
 
 def _services(spans: pa.Table) -> dict[str, tuple[ServiceSpans, ...]]:

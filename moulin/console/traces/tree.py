@@ -89,7 +89,8 @@ def _cycles(parent: Integers, start: Integers) -> Flags:
     least, far = rank, above
     for _ in range(_rounds(count)):
         least, far = np.minimum(least, least[far]), far[far]
-    return in_cycle & (least[:count] == rank[:count])
+    chosen: Flags = in_cycle & (least[:count] == rank[:count])
+    return chosen
 
 
 def _walk(parent: Integers, start: Integers) -> tuple[Integers, Integers]:
