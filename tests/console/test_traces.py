@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import moulin
-from moulin.console.traces import search
+from moulin.console.telemetry import Moment
 from moulin.formats.baby_segment import Payload
 from moulin.ingest.setup import set_up
 from moulin.lake import Lake
@@ -256,13 +256,13 @@ def test_the_cost_of_a_trace_does_not_grow_with_the_table(
         send(writer, *order(day + 1, now - (day * 86400 + 60) * SECOND))
         take_in(lake)
     api = serve(lake)
-    usual = search.Moment.batches
+    usual = Moment.batches
 
     def watched(self: Any, asked: Any, columns: Any, *, go_on: Any) -> Iterator[Any]:
         read.append(len(self._snapshot.scan(columns=list(columns), where=asked).plan().segments))
         yield from usual(self, asked, columns, go_on=go_on)
 
-    monkeypatch.setattr(search.Moment, "batches", watched)
+    monkeypatch.setattr(Moment, "batches", watched)
     whole = lake.table("otel.traces").stats().segments
     assert whole >= 8
     assert api.json(f"/traces/{1:032x}")["rows"]["depth"] == [0, 1, 2]

@@ -60,7 +60,10 @@ def summarize(spans: pa.Table) -> dict[str, TraceSummary]:
         np.diff(np.append(edges, len(order))).tolist(),
         np.add.reduceat(errors[order], edges).tolist(),
     )
-    return {row[0]: TraceSummary(*row, services[row[0]]) for row in zip(*columns, strict=True)}
+    return {
+        trace_id: TraceSummary(trace_id, first, last, service, name, rooted, count, failed, services[trace_id])
+        for trace_id, first, last, service, name, rooted, count, failed in zip(*columns, strict=True)
+    }
 
 
 def _services(spans: pa.Table) -> dict[str, tuple[ServiceSpans, ...]]:
