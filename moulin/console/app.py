@@ -15,8 +15,22 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import moulin
 from moulin.console import assets
-from moulin.console.api import access, changes, events, history, lake, logs, machinery, parts, session, tables, trash
+from moulin.console.api import (
+    access,
+    changes,
+    events,
+    history,
+    lake,
+    logs,
+    machinery,
+    parts,
+    session,
+    tables,
+    traces,
+    trash,
+)
 from moulin.console.api.requests import OPEN, ROLE, Console, NotModified, Readers
+from moulin.console.jaeger import app as jaeger
 from moulin.errors import InvalidInput, MoulinError, NotFound, PermissionDenied, Unsupported
 from moulin.ingest.flow import FlowWatch
 from moulin.network.answers import answer, answer_with
@@ -24,7 +38,8 @@ from moulin.network.callers import COOKIE_PATH, Role, RouteRule, caller
 
 PREFIX: Final = COOKIE_PATH
 _ROUTERS: Final = tuple(
-    part.router for part in (session, lake, events, tables, parts, history, changes, trash, machinery, access, logs)
+    part.router
+    for part in (session, lake, events, tables, parts, history, changes, trash, machinery, access, logs, traces)
 )
 LARGEST_BODY: Final = 1 << 20
 """Bytes of a request. Whoever logs in has no token yet."""
@@ -133,4 +148,5 @@ def mount(app: FastAPI, readers: Readers | None = None) -> None:
     console = Console(state.lake, state.authority, state.stopping, readers, FlowWatch(state.lake))
     state.rules.extend(rules())
     app.mount(PREFIX, build(console))
+    app.mount(jaeger.PREFIX, jaeger.build(console))
     assets.mount(app)

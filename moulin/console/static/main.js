@@ -12,6 +12,7 @@ export const SCREENS = [
   ["", "Lake", () => import("./screens/lake.js")],
   ["activity", "Activity", () => import("./screens/activity.js")],
   ["branches", "Branches", () => import("./screens/branches.js")],
+  ["traces", "Traces", () => import("./screens/traces.js"), "Telemetry"],
   ["streams", "Streams", () => import("./screens/streams.js"), "Machinery"],
   ["tasks", "Tasks", () => import("./screens/tasks.js")],
   ["trash", "Trash", () => import("./screens/trash.js")],

@@ -1,4 +1,4 @@
-// Ctrl-K: go to a table, a column, a version or a screen by typing a part of its name.
+// Ctrl-K: go to a table, a column, a version, a trace or a screen by typing a part of its name.
 
 import { html, signal, useEffect, useRef, useState } from "./vendor/preact.js";
 import { get, query } from "./api.js";
@@ -8,7 +8,7 @@ import { toggleTheme } from "./theme.js";
 export const paletteOpen = signal(false);
 
 const COMMANDS = [
-  ["Lake", "#/"], ["Activity", "#/activity"], ["Branches", "#/branches"], ["Streams", "#/streams"], ["Tasks", "#/tasks"],
+  ["Lake", "#/"], ["Activity", "#/activity"], ["Branches", "#/branches"], ["Traces", "#/traces"], ["Service map", "#/traces/map"], ["Streams", "#/streams"], ["Tasks", "#/tasks"],
   ["Trash", "#/trash"], ["Access", "#/access"], ["Switch between light and dark", toggleTheme],
 ].map(([name, go]) => ({ kind: typeof go === "string" ? "screen" : "command", name, go }));
 
@@ -39,7 +39,8 @@ function Box() {
     return () => { live = false; clearTimeout(timer); };
   }, [text]);
   const fitting = COMMANDS.filter((one) => one.name.toLowerCase().includes(text.trim().toLowerCase()));
-  const shown = text.trim() ? [...hits, ...fitting].slice(0, 50) : fitting;
+  const traces = /^[0-9a-f]{32}$/i.test(text.trim()) ? [{ kind: "trace", name: text.trim(), go: "#/traces/" + text.trim().toLowerCase() }] : [];
+  const shown = text.trim() ? [...traces, ...hits, ...fitting].slice(0, 50) : fitting;
   const go = (one) => {
     box.current.close();
     if (typeof one.go === "string") location.hash = one.go;

@@ -60,6 +60,16 @@ export function span(seconds) {
   return `${whole} s`;
 }
 
+// Nanoseconds that something took, to three digits.
+export function took(nanos) {
+  const value = Number(nanos);
+  for (const [unit, length] of [["min", 6e10], ["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]]) {
+    if (Math.abs(value) < length && unit !== "ns") continue;
+    const scaled = value / length;
+    return `${Math.abs(scaled) >= 100 || unit === "ns" ? number(Math.round(scaled)) : scaled.toPrecision(3)} ${unit}`;
+  }
+}
+
 export const ago = (nanos, now = Date.now()) => `${span((now - millis(nanos)) / 1000)} ago`;
 
 export const plural = (count, one, many = one + "s") => `${number(count)} ${Number(count) === 1 ? one : many}`;

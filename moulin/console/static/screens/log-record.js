@@ -39,7 +39,7 @@ export function RecordDialog({ record, table, onClose, onTerm }) {
       ${data && html`
         <pre class="body" tabindex="0" aria-label="Body">${lines(data.fields.body ?? "")}</pre>
         <p class="buttons">
-          ${shown.trace_id && html`<a class="button" href=${"#/traces/" + encodeURIComponent(shown.trace_id)}>Open its trace</a>`}
+          ${shown.trace_id && html`<a class="button" href=${`#/traces/${encodeURIComponent(shown.trace_id)}/${shown.time}`}>Open its trace</a>`}
           <${Copy} text=${data.fields.body ?? ""} />
         </p>
         ${maps.map((name) => html`<h3 key=${name}>${name.replace("_", " ")}</h3>

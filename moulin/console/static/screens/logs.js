@@ -17,7 +17,7 @@ const columns = (open) => [
   { name: "level", width: "6em", show: (row) => html`<${Level} level=${row.level} />` },
   { name: "service", width: "10em", show: (row) => html`<span class="cell">${plain(row.service ?? "")}</span>` },
   { name: "body", show: (row) => html`<span class="cell mono wide" title=${plain(row.body ?? "")}>${plain(row.body ?? "")}</span>` },
-  { name: "trace", width: "8em", show: (row) => (row.trace_id ? html`<a class="mono" href=${"#/traces/" + encodeURIComponent(row.trace_id)} aria-label=${`Trace ${plain(row.trace_id)}`}>${plain(row.trace_id.slice(0, 8))}</a>` : "") },
+  { name: "trace", width: "8em", show: (row) => (row.trace_id ? html`<a class="mono" href=${`#/traces/${encodeURIComponent(row.trace_id)}/${row.time}`} aria-label=${`Trace ${plain(row.trace_id)}`}>${plain(row.trace_id.slice(0, 8))}</a>` : "") },
 ];
 
 // A question in the address: what is asked can be sent to others.
