@@ -17,7 +17,7 @@ compile = UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile -q --unive
 any_runtime = -e '/ import runtime_version as /d' -e '/^_runtime_version\./,/^\)/d' -e '/^GRPC_GENERATED_VERSION/,/^    \)$$/d'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check format bench bench-peers proto lock clean
+.PHONY: help setup demo test test-long check format bench bench-peers docs proto lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ bench: .venv/.bench ## Measure against plain Parquet, polars, DuckDB and others
 bench-peers: .venv/.bench ## Measure against Delta, Iceberg and Paimon on Spark, which it fetches from Maven Central
 	$(BIN)/python -m benchmarks peers --runs 3 --fetched .venv/peers --chart ratios-peers.svg $(ARGS)
 
+docs: .venv/.docs ## Build the site into .venv/site
+	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build -q
+	@echo "Open .venv/site/start.html"
+
 proto: .venv/.test ## Generate moulin/_proto from proto/
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=moulin/_proto --pyi_out=moulin/_proto $$(find proto -name '*.proto')
 	$(BIN)/python -m grpc_tools.protoc -I proto --grpc_python_out=moulin/_proto $$(grep -l '^service' -r proto)
@@ -64,6 +68,7 @@ lock: $(BIN)/uv ## Write the locks anew (ARGS=--upgrade moves to the newest vers
 	@$(call compile,--group pyspark-client $(ARGS) -o requirements/pyspark-client.lock)
 	@$(call compile,--group dbt $(ARGS) -o requirements/dbt.lock)
 	@$(call compile,--group schemathesis $(ARGS) -o requirements/schemathesis.lock)
+	@$(call compile,--group docs $(ARGS) -o requirements/docs.lock)
 
 clean: ## Remove .venv and everything that was generated
 	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
@@ -96,4 +101,11 @@ $(BIN)/uv:
 .venv/.bench: requirements/bench.lock .venv/.java
 	@echo "Installing the engines to compare with ..."
 	@$(call install,-r requirements/bench.lock)
+	@touch $@
+
+# Its own environment: the site needs nothing of Moulin's, whose code is read and not run.
+.venv/.docs: requirements/docs.lock | $(BIN)/uv
+	@echo "Installing what the site is built with ..."
+	@$(BIN)/python -m venv .venv/docs
+	@$(BIN)/uv pip install -q -p .venv/docs/bin/python -r requirements/docs.lock || .venv/docs/bin/python -m pip install -q -r requirements/docs.lock
 	@touch $@
