@@ -8,8 +8,6 @@ escapes. Text is wrapped at terminals only.
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +19,7 @@ from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableT
 from rich.markup import escape
 from rich.segment import Segment
 
+from moulin.model.rows.texts import json_text
 from moulin.printable import printable, printable_json
 
 if TYPE_CHECKING:
@@ -158,13 +157,13 @@ def _show_lines(values: Mapping[str, str]) -> None:
 
 def show_json(value: Any) -> None:
     """One document, on several lines."""
-    _write(printable_json(_dumped(value, indent=2)) + "\n")
+    _write(printable_json(json_text(value, indent=2)) + "\n")
 
 
 def _write_json(rows: Iterable[Mapping[str, Any]]) -> None:
     opened = False
     for row in rows:
-        _write((",\n  " if opened else "[\n  ") + printable_json(_dumped(row)))
+        _write((",\n  " if opened else "[\n  ") + printable_json(json_text(row)))
         opened = True
     _write("\n]\n" if opened else "[]\n")
 
@@ -182,33 +181,6 @@ def flush() -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         raise ReaderGone from None
-
-
-def json_text(value: Any) -> str:
-    """A value as JSON on one line."""
-    return _dumped(value)
-
-
-def _dumped(value: Any, indent: int | None = None) -> str:
-    """JSON as the standard has it: numbers that it does not know are text."""
-    try:
-        return json.dumps(value, default=_as_json, indent=indent, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        return json.dumps(_without_nan(value), default=_as_json, indent=indent, ensure_ascii=False)
-
-
-def _as_json(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Mapping):
-        return {key: _without_nan(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(one) for one in value]
-    return value
 
 
 def say(text: str, as_json: bool = False, **values: Any) -> None:

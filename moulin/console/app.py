@@ -25,12 +25,14 @@ from moulin.console.api import (
     machinery,
     parts,
     session,
+    sql,
     tables,
     traces,
     trash,
 )
-from moulin.console.api.requests import OPEN, ROLE, Console, NotModified, Readers
+from moulin.console.api.requests import OPEN, ROLE, Console, Functions, NotModified, Readers
 from moulin.console.jaeger import app as jaeger
+from moulin.console.sql.statements import Statements
 from moulin.errors import InvalidInput, MoulinError, NotFound, PermissionDenied, Unsupported
 from moulin.ingest.flow import FlowWatch
 from moulin.network.answers import answer, answer_with
@@ -39,7 +41,7 @@ from moulin.network.callers import COOKIE_PATH, Role, RouteRule, caller
 PREFIX: Final = COOKIE_PATH
 _ROUTERS: Final = tuple(
     part.router
-    for part in (session, lake, events, tables, parts, history, changes, trash, machinery, access, logs, traces)
+    for part in (session, lake, events, tables, parts, history, changes, trash, machinery, access, logs, traces, sql)
 )
 LARGEST_BODY: Final = 1 << 20
 """Bytes of a request. Whoever logs in has no token yet."""
@@ -142,10 +144,23 @@ def _rule(route: APIRoute) -> RouteRule:
     )
 
 
-def mount(app: FastAPI, readers: Readers | None = None) -> None:
-    """Put the console of the server's lake on its app; `readers` says which engines read a table."""
+def mount(
+    app: FastAPI,
+    readers: Readers | None = None,
+    statements: Statements | None = None,
+    functions: Functions | None = None,
+) -> None:
+    """Put the console of the server's lake on its app.
+
+    `readers` says which engines read a table, `functions` which functions an engine has. `statements` end with the
+    server.
+    """
     state = app.state
-    console = Console(state.lake, state.authority, state.stopping, readers, FlowWatch(state.lake))
+    console = Console(
+        state.lake, state.authority, state.stopping, readers, FlowWatch(state.lake), sql=statements, functions=functions
+    )
+    if statements is not None:
+        statements.end_with(state.stopping)
     state.rules.extend(rules())
     app.mount(PREFIX, build(console))
     app.mount(jaeger.PREFIX, jaeger.build(console))
