@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from moulin.table.compact.compaction import Compaction
     from moulin.table.compact.move import Move
     from moulin.table.edit.merge_builder import MergeBuilder
-    from moulin.table.erase.erase import Erasure
+    from moulin.table.erase.erasure import Erasure
     from moulin.table.index.index import IndexInfo
     from moulin.table.ports import Backfilled, Duck, Export, Exporter, Spark
     from moulin.table.publishing import Publication
@@ -93,7 +93,7 @@ _HOMES = {
     "CommitInfo": "moulin.model.entities",
     "Compaction": "moulin.table.compact.compaction",
     "Database": "moulin.model.entities",
-    "Erasure": "moulin.table.erase.erase",
+    "Erasure": "moulin.table.erase.erasure",
     "Export": "moulin.table.ports",
     "Feed": "moulin.table.read.feed",
     "IndexInfo": "moulin.table.index.index",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from moulin.table.compact.move import Move
     from moulin.table.edit.commit import Compute
     from moulin.table.edit.merge_builder import MergeBuilder
-    from moulin.table.erase.erase import Erasure
+    from moulin.table.erase.erasure import Erasure
     from moulin.table.stats import TableStats
 
 
@@ -243,13 +243,14 @@ class Table(TableReading, TableVersions, TableSettings):
         A row counts with the columns that it had in any kept version, whether or not it was deleted since. The result
         has a report that names every file that was written again or deleted, and what is out of reach. It is signed
         with `report_key` (or the environment's MOULIN_ERASE_KEY), and has a plain digest without one. Killed at any
-        point, the same call again completes it. Only where the catalog is: not through a server.
+        point, the same call again completes it. A lake behind a server has the server erase, which takes the role
+        admin; `where` is SQL text then.
 
         >>> done = lake.table("shop.orders").erase("customer = 'ann'")
         >>> done.complete, lake.table("shop.orders").count()
         (True, 0)
         """
-        from moulin.table.erase.erase import erase
+        from moulin.table.erase.erasure import erase
         from moulin.table.erase.report import key_of
 
         self._writable()
@@ -417,7 +418,11 @@ class Table(TableReading, TableVersions, TableSettings):
         writer = self._put
         if writer is None:
             writer = self._put = self._writer().direct()
-        writer.put(row)
+        try:
+            writer.put(row)
+        except Closed:  # its region was given up for a while; once the table is closed, this raises it again
+            writer = self._put = self._writer().direct()
+            writer.put(row)
 
     def put_batch(self, data: object) -> int:
         """Insert or replace rows: a list of dicts, or Arrow in any of its forms. Returns how many there were.
