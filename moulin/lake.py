@@ -38,7 +38,7 @@ from moulin.model.entities import (
     View,
     ViewQuery,
 )
-from moulin.model.names import AT, check_name, parse_table_name
+from moulin.model.names import AT, check_name, full_name, parse_table_name
 from moulin.storage import paths
 from moulin.storage.address import with_branch
 from moulin.storage.bases import BasesStore, Options
@@ -743,7 +743,7 @@ class Lake:
         if self._closed:
             return html_table(f"{self!r}, closed", ["table"], [])
         tables = self.tables()
-        rows = [(f"{one.database}.{one.name}", one.rows, one.segments, one.bytes) for one in tables[:MOST_ROWS]]
+        rows = [(full_name(one.database, one.name), one.rows, one.segments, one.bytes) for one in tables[:MOST_ROWS]]
         caption = f"{self!r} at version {self.version}"
         return html_table(caption, ["table", "rows", "segments", "bytes"], rows, more=len(tables) - len(rows))
 
@@ -832,8 +832,8 @@ def _members(database: str, tables: Sequence[str]) -> list[str]:
     """Bare names of member tables; a name may be given with its database, if that is the view's own."""
     names = []
     for table in tables:
-        owner, _, name = table.rpartition(".")
-        if owner not in ("", database):
+        owner, name = parse_table_name(table) if "." in table else (database, table)
+        if owner != database:
             raise InvalidInput(f"A view unites tables of its own database: {table} is not in {database!r}.")
         names.append(name)
     return names
