@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,5 +40,5 @@ def _run(suite: str, folder: Path, *cases: str) -> list[kit.Case]:
             found = kit.run(address, suite, folder, cases)
     except kit.Unreachable as error:
         pytest.skip(f"the compatibility kit cannot be had: {error}")
-    print("\n".join(f"{name}={value}" for name, value in kit.FLAGS.items()))
+    sys.stdout.write("".join(f"{name}={value}\n" for name, value in kit.FLAGS.items()))
     return found
