@@ -142,6 +142,11 @@ def connect(
     A branch follows the address: "./lake@exp", "postgresql://host/db@exp", "grpc://host:9560@exp",
     "s3://bucket/prefix@exp". "./lake@exp/", with a slash, is a folder of that name.
     `settings` are the knobs of `moulin.config.Config`.
+
+    >>> lake = moulin.connect("./new-lake")
+    >>> lake.create_database("shop").name
+    'shop'
+    >>> lake.close()
     """
     from moulin.lake import Lake
     from moulin.storage.address import split_branch
