@@ -12,6 +12,7 @@ from moulin.catalog.catalog import Catalog
 from moulin.catalog.sql.clock import Clock
 from moulin.lake.address import locate, locate_replica
 from moulin.lake.views import LakeViews
+from moulin.model.names import full_name
 from moulin.storage.bases import BasesStore, Options
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Lake(LakeViews):
         if self._closed:
             return html_table(f"{self!r}, closed", ["table"], [])
         tables = self.tables()
-        rows = [(f"{one.database}.{one.name}", one.rows, one.segments, one.bytes) for one in tables[:MOST_ROWS]]
+        rows = [(full_name(one.database, one.name), one.rows, one.segments, one.bytes) for one in tables[:MOST_ROWS]]
         caption = f"{self!r} at version {self.version}"
         return html_table(caption, ["table", "rows", "segments", "bytes"], rows, more=len(tables) - len(rows))
 

@@ -131,8 +131,8 @@ def _members(database: str, tables: Sequence[str]) -> list[str]:
     """Bare names of member tables; a name may be given with its database, if that is the view's own."""
     names = []
     for table in tables:
-        owner, _, name = table.rpartition(".")
-        if owner not in ("", database):
+        owner, name = parse_table_name(table) if "." in table else (database, table)
+        if owner != database:
             raise InvalidInput(f"A view unites tables of its own database: {table} is not in {database!r}.")
         names.append(name)
     return names
