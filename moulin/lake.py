@@ -136,7 +136,11 @@ class Lake:
         return cls(catalog, store, str(uri), make_spark, make_exporter, make_duck)
 
     def refresh(self) -> int:
-        """The version that reads see from now on. Only a replica has to ask: it follows what was published since."""
+        """The version that reads see from now on. Only a replica has to ask: it follows what was published since.
+
+        >>> lake.refresh() == lake.version
+        True
+        """
         return self._open_catalog().refresh()
 
     def write_manifests(self, *tables: str) -> int:
@@ -165,7 +169,13 @@ class Lake:
 
     @property
     def version(self) -> int:
-        """The newest version of the lake."""
+        """The newest version of the lake.
+
+        >>> before = lake.version
+        >>> _ = lake.create_database("crm")
+        >>> lake.version - before
+        1
+        """
         return self._open_catalog().version()
 
     # Databases
@@ -173,19 +183,38 @@ class Lake:
     def create_database(
         self, name: str, *, properties: Mapping[str, Any] | None = None, if_not_exists: bool = False
     ) -> Database:
+        """Make a database. With `if_not_exists`, one that has the name is returned.
+
+        >>> lake.create_database("crm", if_not_exists=True).name
+        'crm'
+        """
         check_name(name, "database")
         return self._open_catalog().create_database(
             name, check_properties(properties or {}), if_not_exists=if_not_exists
         )
 
     def databases(self, *, include_dropped: bool = False) -> list[Database]:
+        """The databases by name, dropped ones included if asked for.
+
+        >>> [database.name for database in lake.databases()]
+        ['shop']
+        """
         return self._open_catalog().databases(include_dropped=include_dropped)
 
     def rename_database(self, name: str, new_name: str) -> Database:
+        """Rename a database. Its tables and views stay in it.
+
+        >>> lake.rename_database("shop", "store").name
+        'store'
+        """
         return self._open_catalog().rename_database(name, check_name(new_name, "database"))
 
     def preview_drop_database(self, name: str) -> DropPreview:
-        """What a drop with `cascade` would take, without doing anything."""
+        """What a drop with `cascade` would take, without doing anything.
+
+        >>> [table.name for table in lake.preview_drop_database("shop").tables]
+        ['orders']
+        """
         return self._open_catalog().preview_drop_database(name)
 
     def drop_database(self, name: str, *, cascade: bool = False, immediate: bool = False) -> Database:
@@ -203,6 +232,13 @@ class Lake:
         return self._open_catalog().drop_database(name, cascade=cascade, immediate=immediate)
 
     def resurrect_database(self, name: str) -> Database:
+        """Bring back a dropped database with everything that was dropped with it, until its grace window ends.
+
+        >>> _ = lake.drop_database("shop", cascade=True)
+        >>> _ = lake.resurrect_database("shop")
+        >>> lake.table("shop.orders").count()
+        1
+        """
         return self._open_catalog().resurrect_database(name)
 
     # Branches
@@ -239,7 +275,12 @@ class Lake:
         return self.open_branch(name)
 
     def open_branch(self, name: str) -> Lake:
-        """A branch that exists, as a lake. It ends with this one."""
+        """A branch that exists, as a lake. It ends with this one.
+
+        >>> _ = lake.branch("test")
+        >>> lake.open_branch("test").table("shop.orders").count()
+        1
+        """
         from moulin.catalog.on_branch import branch_catalog
 
         try:
@@ -274,6 +315,12 @@ class Lake:
         return found
 
     def branches(self, *, include_dropped: bool = False) -> list[Branch]:
+        """The branches of the lake, dropped ones included if asked for.
+
+        >>> _ = lake.branch("test")
+        >>> [branch.name for branch in lake.branches()]
+        ['test']
+        """
         return self._open_catalog().branches(include_dropped=include_dropped)
 
     def diff(self) -> BranchDiff:
@@ -352,6 +399,9 @@ class Lake:
 
         `condition` is a query all of whose values must be true, a function that is called with the branch, or a truth.
         A query runs in DuckDB where that is installed, else in Spark. `message` names it in the error.
+
+        >>> with lake.trial("load") as test:
+        ...     test.expect("select min(amount) > 0 from shop.orders", "amounts are positive")
         """
         if self._expected is None:
             raise FailedPrecondition("Only a trial expects something: with lake.trial(name) as branch.")
@@ -366,13 +416,25 @@ class Lake:
         return holds(self.sql(text).collect())
 
     def drop_branch(self, name: str) -> Branch:
-        """Drop a branch with all that was written to it. It can be brought back until its grace window ends."""
+        """Drop a branch with all that was written to it. It can be brought back until its grace window ends.
+
+        >>> _ = lake.branch("test")
+        >>> lake.drop_branch("test").name
+        'test'
+        """
         catalog = self._main_catalog()
         if (opened := self._branches.pop(name, None)) is not None:
             opened.close()  # first: what was put is in storage when the branch comes back
         return catalog.drop_branch(name)
 
     def resurrect_branch(self, name: str) -> Lake:
+        """Bring back a dropped branch, until its grace window ends, and return it as a lake.
+
+        >>> _ = lake.branch("test")
+        >>> _ = lake.drop_branch("test")
+        >>> lake.resurrect_branch("test").table("shop.orders").count()
+        1
+        """
         self._main_catalog().resurrect_branch(name)
         return self.open_branch(name)
 
@@ -384,17 +446,34 @@ class Lake:
         Files below it can be adopted, and segments moved there. Its storage options are never kept with the lake: they
         are `base_options` of `moulin.connect`, or MOULIN_BASE_OPTIONS in the environment.
 
-        >>> lake.add_base("/srv/archive", name="archive")  # doctest: +SKIP
+        >>> import os
+        >>> os.mkdir("archive")
+        >>> lake.add_base("./archive", name="archive").name
+        'archive'
         """
         catalog = self._open_catalog()
         return catalog.add_base(name, self._bases_store().address(uri, name))
 
     def bases(self) -> list[BasePath]:
-        """The roots beside the lake's own below which data files may lie."""
+        """The roots beside the lake's own below which data files may lie.
+
+        >>> import os
+        >>> os.mkdir("archive")
+        >>> _ = lake.add_base("./archive", name="archive")
+        >>> [base.name for base in lake.bases()]
+        ['archive']
+        """
         return self._open_catalog().bases()
 
     def drop_base(self, name: str) -> BasePath:
-        """Forget a root. Refused while a version that is kept has a file below it. No file is deleted."""
+        """Forget a root. Refused while a version that is kept has a file below it. No file is deleted.
+
+        >>> import os
+        >>> os.mkdir("archive")
+        >>> _ = lake.add_base("./archive", name="archive")
+        >>> lake.drop_base("archive").name
+        'archive'
+        """
         return self._open_catalog().drop_base(name)
 
     def _bases_store(self) -> BasesStore:
@@ -424,6 +503,11 @@ class Lake:
         `primary_key` is keyed: it has one row per key, is sorted by it, and takes `put` and `get`. With `data`, which
         may be anything that `Table.append` takes, the table comes with its rows; each key may be among them once. With
         `replace`, the table that has the name is dropped. All of it is one version.
+
+        >>> columns = [("ts", "timestamptz", False), ("kind", "string")]
+        >>> events = lake.create_table("shop.events", columns, partition_by=["day(ts)"], event_time="ts")
+        >>> events.append([{"ts": "2026-01-31T12:00:00Z", "kind": "click"}]).rows_added
+        1
         """
         from moulin.table.creation import create, new_table
 
@@ -457,6 +541,10 @@ class Lake:
         No row is copied: the clone reads the files of its source, which stay as long as it needs them, and what is
         written to either goes into files of its own. With `copy` the rows are written anew; then the source may be a
         table of another lake.
+
+        >>> clone = lake.clone_table("shop.orders", "shop.orders_test")
+        >>> clone.delete_where("id = 1").rows_deleted, lake.table("shop.orders").count()
+        (1, 1)
         """
         from moulin.table.cloning import clone
 
@@ -482,6 +570,12 @@ class Lake:
         of the partitioning that the source has. With a `primary_key` the table is keyed: each key must be in one row of
         the source. What cannot be read rightly, such as deleted rows in files of their own
         or renamed columns of Delta, is refused.
+
+        >>> import os, pyarrow as pa, pyarrow.parquet as pq
+        >>> os.mkdir("exports")
+        >>> pq.write_table(pa.table({"id": [1, 2, 3]}), "exports/part-0.parquet")
+        >>> lake.import_table("exports", "shop.exports").count()
+        3
         """
         from moulin.table.adopt.importing import import_table
 
@@ -512,6 +606,11 @@ class Lake:
         return [table for name in names for table in catalog.tables(name, include_dropped=include_dropped)]
 
     def rename_table(self, name: str, new_name: str) -> Table:
+        """Rename a table, or move it to another database. Its rows, versions and id stay.
+
+        >>> lake.rename_table("shop.orders", "shop.sales").name
+        'shop.sales'
+        """
         database, new = parse_table_name(new_name)
         renamed = self._open_catalog().rename_table(*parse_table_name(name), database, new)
         return self._home(database)._table(renamed.id)
@@ -520,6 +619,10 @@ class Lake:
         """Give the name of a table to another one of its database and drop the table that had it, in one version.
 
         The dropped table can be brought back once the name is free. Views and tokens that use it refuse this.
+
+        >>> _ = lake.create_table("shop.new_orders", [("id", "long")])
+        >>> lake.replace_table("shop.orders", "shop.new_orders").count()
+        0
         """
         database, table = parse_table_name(name)
         other, new = parse_table_name(replacement)
@@ -538,6 +641,12 @@ class Lake:
         return self._open_catalog().drop_table(*parse_table_name(name), immediate=immediate)
 
     def resurrect_table(self, name: str) -> Table:
+        """Bring back a dropped table, until its grace window ends.
+
+        >>> _ = lake.drop_table("shop.orders")
+        >>> lake.resurrect_table("shop.orders").count()
+        1
+        """
         database, table = parse_table_name(name)
         return self._home(database)._table(self._open_catalog().resurrect_table(database, table).id)
 
@@ -561,6 +670,12 @@ class Lake:
         Spark plans a query before it is stored, and its columns are kept with it. It may name tables and views of the
         lake alone, as database.table. `columns` are other names for its columns, or pairs of a name and a comment.
         With `replace`, the view takes the place of one that has the name; with `if_not_exists`, that one stays.
+
+        >>> _ = lake.create_table("shop.returns", lake.table("shop.orders").schema)
+        >>> lake.create_view("shop.moves", ["orders", "returns"]).name
+        'moves'
+        >>> lake.duckdb().sql("select count(*) from shop.moves").fetchall()
+        [(1,)]
         """
         database, view = parse_table_name(name, "view")
         if (tables is None) == (sql is None):
@@ -581,40 +696,95 @@ class Lake:
         return catalog.create_view(database, view, [], description, query=query, replace=replace)
 
     def set_view_properties(self, name: str, updates: Mapping[str, Any], removals: Collection[str] = ()) -> View:
-        """Set properties of a view that is a query, and remove some."""
+        """Set properties of a view that is a query, and remove some.
+
+        >>> _ = lake.create_view("shop.large", sql="select id from shop.orders where amount > 5")
+        >>> lake.set_view_properties("shop.large", {"owner": "ann"}).query.properties["owner"]
+        'ann'
+        """
         texts = {str(key): str(value) for key, value in updates.items()}
         return self._open_catalog().set_view_properties(*parse_table_name(name, "view"), texts, removals)
 
     def set_view_tables(self, name: str, tables: Sequence[str]) -> View:
+        """Give a view that is a union other tables, in their order.
+
+        >>> _ = lake.create_table("shop.returns", lake.table("shop.orders").schema)
+        >>> _ = lake.create_view("shop.moves", ["orders"])
+        >>> lake.set_view_tables("shop.moves", ["orders", "returns"]).name
+        'moves'
+        """
         database, view = parse_table_name(name)
         return self._open_catalog().set_view_members(database, view, _members(database, tables))
 
     def view(self, name: str) -> View:
+        """A view by its name.
+
+        >>> _ = lake.create_view("shop.moves", ["orders"])
+        >>> lake.view("shop.moves").name
+        'moves'
+        """
         return self._open_catalog().view(*parse_table_name(name))
 
     def views(self, database: str, *, include_dropped: bool = False) -> list[View]:
+        """The views of a database, dropped ones included if asked for.
+
+        >>> _ = lake.create_view("shop.moves", ["orders"])
+        >>> [view.name for view in lake.views("shop")]
+        ['moves']
+        """
         return self._open_catalog().views(database, include_dropped=include_dropped)
 
     def rename_view(self, name: str, new_name: str) -> View:
+        """Rename a view. One that is a query may move to another database.
+
+        >>> _ = lake.create_view("shop.moves", ["orders"])
+        >>> lake.rename_view("shop.moves", "shop.all_moves").name
+        'all_moves'
+        """
         database, view = parse_table_name(name)
         new_database, new = parse_table_name(new_name)
         return self._open_catalog().rename_view(database, view, new, new_database)
 
     def drop_view(self, name: str) -> View:
+        """Drop a view. It can be brought back until its grace window ends.
+
+        >>> _ = lake.create_view("shop.moves", ["orders"])
+        >>> lake.drop_view("shop.moves").name
+        'moves'
+        """
         return self._open_catalog().drop_view(*parse_table_name(name))
 
     def resurrect_view(self, name: str) -> View:
+        """Bring back a dropped view.
+
+        >>> _ = lake.create_view("shop.moves", ["orders"])
+        >>> _ = lake.drop_view("shop.moves")
+        >>> lake.resurrect_view("shop.moves").name
+        'moves'
+        """
         return self._open_catalog().resurrect_view(*parse_table_name(name))
 
     @property
     def tokens(self) -> TokenBackend:
-        """Ingest tokens."""
+        """Ingest tokens.
+
+        >>> [token.name for token in lake.tokens.tokens("shop")]
+        []
+        """
         return self._open_catalog().ingest
 
     # All of it
 
     def transaction(self) -> Transaction:
-        """Changes of several tables as one version."""
+        """Changes of several tables as one version.
+
+        >>> _ = lake.create_table("shop.log", [("what", "string")])
+        >>> with lake.transaction() as tx:
+        ...     _ = tx.table("shop.orders").delete_where("id = 1")
+        ...     _ = tx.table("shop.log").append([{"what": "order 1 was deleted"}])
+        >>> lake.table("shop.orders").version == lake.table("shop.log").version
+        True
+        """
         if self.read_only:
             raise FailedPrecondition(f"The lake in {self.store.uri} was opened read-only: write through its catalog.")
         self._open_catalog()
@@ -642,6 +812,11 @@ class Lake:
         With `safe`, the text may come from someone who is trusted with the tables of the lake and with nothing else:
         it names lake tables alone, and cannot run programs or see files, views, settings or the environment. What is
         not known to be harmless raises PermissionDenied. How long it runs and how much it returns is not limited.
+
+        >>> lake.sql("select customer, amount * 2 as twice from shop.orders where id = :id", {"id": 1}).collect()
+        [Row(customer='ann', twice=19.0)]
+        >>> lake.sql("update shop.orders set amount = 10 where id = 1").first()["num_updated_rows"]
+        1
         """
         self._open_catalog()
         return self.context.spark().sql(text, args, fresh=fresh, safe=safe)
@@ -650,6 +825,10 @@ class Lake:
         """The Spark session with the lake attached: `spark.sql`, `spark.table` and writers know the lake's tables.
 
         What was put so far is committed first, so that Spark sees it.
+
+        >>> spark = lake.spark()
+        >>> spark.table("shop.orders").count()
+        1
         """
         self._open_catalog()
         session = self.context.spark().attached()
@@ -668,6 +847,9 @@ class Lake:
         the versions that it shows from clean-up, and ends with the lake. Tables of `branches` are there as
         "shop@exp".orders, and moulin_table('shop.orders@exp') is one of any branch. Its SQL may read files and call
         home as this process may: do not run what a stranger wrote. Needs the extra `duckdb`.
+
+        >>> lake.duckdb().sql("select customer, amount from shop.orders").fetchall()
+        [('ann', 9.5)]
         """
         self._open_catalog()
         with self._lock:
@@ -683,6 +865,11 @@ class Lake:
         `spark.sql`, `spark.table`, `spark.read.table` and `spark.catalog` find `database.table` in the lake when it has
         the database, and writers of DataFrames that came from this session (`writeTo`, `saveAsTable`, `insertInto`)
         write there. All other names are Spark's own.
+
+        >>> from pyspark.sql import SparkSession
+        >>> spark = lake.attach(SparkSession.getActiveSession())
+        >>> spark.sql("select sum(amount) as total from shop.orders").first()["total"]
+        9.5
         """
         self._open_catalog()
         return self.context.spark().attached(spark)
@@ -697,6 +884,12 @@ class Lake:
         """Commit what was put into keyed tables and what others left in their logs, so that other engines see it.
 
         A table that cannot be flushed stops no other: all are flushed, and then the first error is raised.
+
+        >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
+        >>> users.put({"name": "ann", "age": 41})
+        >>> lake.flush()
+        >>> users.at(version=lake.version).get("ann")
+        {'name': 'ann', 'age': 41}
         """
         for error in self._flush().values():
             raise error
@@ -710,7 +903,13 @@ class Lake:
         return flush_keyed(self.context)
 
     def close(self) -> None:
-        """Flush keyed tables, publish what waits and let go of the catalog. The Spark session, if any, goes on."""
+        """Flush keyed tables, publish what waits and let go of the catalog. The Spark session, if any, goes on.
+
+        >>> lake.close()
+        >>> lake.version
+        Traceback (most recent call last):
+        moulin.errors.Closed: The lake was closed; connect again.
+        """
         with self._lock:
             if self._closed:
                 return
