@@ -143,7 +143,8 @@ def test_a_killed_adoption_into_a_keyed_table_keeps_one_row_per_key(tmp_path: Pa
             assert [row["id"] for row in table.scan(start=0, ordered=True).to_pylist()] == sorted(expected)
     with Lake.open(root) as lake:
         table = lake.table("shop.k")
-        table.adopt(theirs, skip_known=True)
+        for folder in sorted(theirs.iterdir()):  # a key may be in one file of a call
+            table.adopt(folder, skip_known=True)
         table.compact(everything=True)
         for _ in range(2):
             collect(lake.catalog, orphan_grace=0, history_keep=0, byte_floor=0)
