@@ -79,7 +79,7 @@ class Drafts:
     def settle(self, context: Context, plan: BulkPlan, seen: KeyedVersion) -> None:
         """Locate keys again in regions whose rows are not as planned. REQUIRES: the regions are held."""
         if plan.spec.spec != RegionSpec.of(seen.state.schema, seen.state.properties).spec:
-            raise Conflict("How the table is divided into regions changed meanwhile; try again.")
+            raise Conflict("The regions of the table changed during the write; try again.")
         for number, draft in self.by_region.items():
             segments = seen.of_region(number)
             if _content(segments) == _content(s for s in plan.segments if s.facts.region == number):
