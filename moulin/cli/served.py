@@ -78,7 +78,7 @@ def _statements(lake: Lake, sql: Sql) -> Any:
         for package, engine, at_once in (("pyspark", "spark", limits.running), ("duckdb", "duckdb", 1))
         if package in engines
     }
-    return statements.Statements(children.Children(recipes), limits)
+    return statements.Statements(children.Children(recipes, door.close), limits)
 
 
 class _Door:
@@ -88,6 +88,11 @@ class _Door:
         self._lake, self._sql, self._limits = lake, sql, limits
         self._lock = threading.Lock()
         self._server: Any = None
+
+    def close(self) -> None:
+        with self._lock:
+            if self._server is not None:
+                self._server.stop()
 
     def opening(self, engine: str) -> Any:
         def make() -> Any:

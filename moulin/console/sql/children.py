@@ -229,8 +229,9 @@ def error_of(failed: Failed) -> MoulinError:
 class Children:
     """The children of a server. Thread-safe."""
 
-    def __init__(self, recipes: Mapping[str, Recipe]) -> None:
+    def __init__(self, recipes: Mapping[str, Recipe], on_close: Callable[[], None] = lambda: None) -> None:
         self.recipes = recipes
+        self._on_close = on_close
         self._lock = threading.Lock()
         self._children: list[Child] = []
         self._closed = False
@@ -297,3 +298,4 @@ class Children:
             found, self._children = self._children, []
         for child in found:
             child.bury()
+        self._on_close()

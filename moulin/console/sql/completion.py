@@ -26,6 +26,14 @@ _PLAIN: Final = re.compile(r"[A-Za-z_]\w*")
 _CLAUSES: Final = """
 where group order having limit on using select window qualify union intersect except offset
 """
+_RESERVED: Final = """
+analyse analyze any array asof asymmetric at authorization binary both check collate collation column concurrently
+constraint create default deferrable do fetch for foreign freeze generated glob grant ilike initially isnull lambda
+leading map notnull only outer overlaps pivot placing positional primary references returning show similar some struct
+summarize symmetric tablesample to trailing unique unpack unpivot user variadic verbose window
+"""
+_QUOTED: Final = frozenset({*KEYWORDS, *_RESERVED.split()})
+"""Names that are quoted, since an engine takes them for something else. It is right to quote any name."""
 _ENDS_CLAUSE: Final = frozenset(_CLAUSES.split())
 
 
@@ -58,10 +66,12 @@ def complete(
     path = [_bare(part) for part in re.findall(_PART, typed["path"])]
     found = _Completion(before[: typed.start()], before[: typed.start()] + " " + after, dialect, names, functions)
     wanted = typed["last"].lstrip('`"').lower()
+    is_name = typed["last"] != typed["last"].lstrip('`"')
     ranked = sorted(
         (rank, number, one)
         for number, one in enumerate(found.candidates(path, wanted))
-        if (rank := _rank(one.text.strip('`"').lower(), wanted, one.kind)) is not None
+        if not (is_name and one.kind in ("function", "keyword"))
+        and (rank := _rank(one.text.strip('`"').lower(), wanted, one.kind)) is not None
     )
     unique = dict.fromkeys(one for _, _, one in ranked)
     return typed["last"], list(unique)[:MOST]
@@ -153,7 +163,7 @@ class _Completion:
         return found
 
     def _quoted(self, name: str) -> str:
-        if _PLAIN.fullmatch(name) and name.lower() not in KEYWORDS:
+        if _PLAIN.fullmatch(name) and name.lower() not in _QUOTED:
             return name
         quote = _QUOTES[self._dialect]
         return quote + name.replace(quote, quote * 2) + quote

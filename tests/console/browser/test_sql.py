@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import os
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +14,14 @@ import pyarrow as pa
 import pytest
 
 from moulin.lake import Lake
+from moulin.meta.auth import AccessFile
+from moulin.meta.roles import Role
 from tests.console.browser.test_screens import AXE, check_axe, shoot
-from tests.console.conftest import Serve, ids
+from tests.console.conftest import HOSTILE, Serve, ids
+from tests.console.statements import children
 
 Watch = Callable[..., Any]
+ENDLESS = "select sum(hash(a.range * b.range)) from range(10000000) a, range(10000000) b"
 WIDE = 24
 MANY = 10_000
 
@@ -94,3 +102,133 @@ def test_the_sql_screen_shows_everything_without_a_mistake(
     shoot(page, pictures, f"sql-completion-{scheme}")
     page.keyboard.press("Enter")
     page.wait_for_selector(".cm-line:has-text('select o.customer from shop.orders o')")
+
+
+def test_a_statement_is_cancelled_and_a_killed_child_is_told(shop: Lake, serve: Serve, watch: Watch) -> None:
+    api = serve(shop)
+    watched = watch(api.port)
+    watched.go("sql")
+    page = watched.page
+    run(page, ENDLESS, "Running on DuckDB")
+    began = time.monotonic()
+    page.click("button:has-text('Cancel')")
+    page.wait_for_selector(".ran:has-text('Cancelled')")
+    assert time.monotonic() - began < 5
+    run(page, ENDLESS, "Running on DuckDB")
+    (pid,) = children()
+    os.kill(pid, signal.SIGKILL)
+    page.wait_for_selector("[role=alert]:has-text('is gone')")
+    run(page, "select 40 + 2 as answer", "1 row × 1")
+    page.wait_for_selector(".sheet [role=cell]:has-text('42')")
+
+
+def test_dangerous_statements_are_refused_in_words(shop: Lake, serve: Serve, watch: Watch) -> None:
+    watched = watch(serve(shop).port)
+    watched.go("sql")
+    for text in ("select * from read_csv('/etc/passwd')", "attach '/tmp/x.db'", "copy shop.orders to '/tmp/x'"):
+        run(watched.page, text, "Failed")
+        said = watched.page.inner_text("main [role=alert]")
+        assert said.startswith(("The statement is refused, since", "Statements here read the lake")), said
+        run(watched.page, "select 1", "1 row")
+
+
+def test_hostile_values_and_names_show_as_text(shop: Lake, serve: Serve, watch: Watch) -> None:
+    watched = watch(serve(shop).port)
+    watched.go("sql")
+    page = watched.page
+    name = HOSTILE.replace("/", "").replace('"', '""')
+    run(page, f'select *, \'right \u202eto left\' as """><img src=x onerror=pwned=1>" from shop."{name}"', "1 row × 3")
+    page.click(".sheet [role=cell] >> nth=0")
+    page.wait_for_selector(".sheet [role=cell]:has-text('onerror')")
+    page.wait_for_selector(".sheet [role=cell]:has-text('\\\\u202e')")
+    page.focus(".sheet")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog dd:has-text('<img src=x')")
+    page.keyboard.press("Escape")
+    run(page, f'select nosuch as "<img src=x onerror=pwned=1>" from shop."{name}"', "Failed")
+    page.click("[role=tab]:has-text('History')")
+    page.wait_for_selector(".past code:has-text('onerror')")
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("main img").count() == 0
+
+
+def test_two_tabs_run_statements_of_their_own_and_share_the_history(shop: Lake, serve: Serve, watch: Watch) -> None:
+    watched = watch(serve(shop).port)
+    watched.go("sql")
+    one = watched.page
+    two = one.context.new_page()
+    two.goto(f"{watched.origin}/#/sql")
+    two.wait_for_selector(".editor .cm-content")
+    run(one, "select 'first' as a, count(*) as n from range(100000000)", "")
+    run(two, "select 'second' as a", "1 row × 1")
+    one.wait_for_selector(".ran:has-text('1 row × 2')")
+    assert "first" in one.inner_text(".sheet")
+    assert "second" in two.inner_text(".sheet")
+    for page in (one, two):
+        page.click("[role=tab]:has-text('History')")
+        page.wait_for_selector(".past li:has-text('first')")
+        page.wait_for_selector(".past li:has-text('second')")
+    one.click("button:has-text('Clear the history')")
+    two.wait_for_selector("text=Nothing yet")
+    assert one.evaluate("Object.keys(localStorage).filter(key => key.includes('sql'))") == []
+    two.close()
+
+
+def test_the_sql_screen_works_by_keyboard_alone(shop: Lake, serve: Serve, watch: Watch) -> None:
+    watched = watch(serve(shop).port)
+    watched.go("")
+    page = watched.page
+    page.keyboard.press("Control+k")
+    page.keyboard.type("sql")
+    page.wait_for_selector("[role=option]:has-text('SQL')")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".editor .cm-content:focus")
+    page.keyboard.type("select * from sh")
+    page.wait_for_selector(".cm-tooltip li:has-text('shop')")
+    page.keyboard.press("Enter")
+    page.keyboard.type(".ord")
+    page.wait_for_selector(".cm-tooltip li:has-text('orders')")
+    page.keyboard.press("Enter")
+    page.keyboard.type(" order by id limit 30")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".ran:has-text('30 rows × 4')")
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.getAttribute('role')") == "tab":
+            break
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("[role=tab][aria-selected=true]:has-text('Chart')")
+    page.keyboard.press("ArrowLeft")
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.className") == "sheet":
+            break
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("End")
+    page.wait_for_selector(".sheet [aria-current=true][aria-rowindex='31']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog h2:has-text('Row 30')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="detached")
+
+
+def test_an_export_from_the_screen_is_the_result(shop: Lake, serve: Serve, watch: Watch, tmp_path: Path) -> None:
+    access = AccessFile(tmp_path / "access.toml")
+    secret = access.create("ann", Role.READ)
+    watched = watch(serve(shop, access).port, accept_downloads=True)
+    watched.expected.append("401")
+    page = watched.page
+    page.goto(watched.origin)
+    page.fill("input", secret)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("main h1:has-text('Lake')")
+    watched.go("sql")
+    run(page, "select id, customer from shop.orders order by id", "190 rows × 2")
+    with page.expect_download() as download:
+        page.click(".exports a:has-text('csv')")
+    head, *cells = csv.reader(download.value.path().read_text().splitlines())
+    scanned = shop.table("shop.orders").scan(columns=["id", "customer"]).to_arrow().sort_by("id").to_pylist()
+    assert (head, cells) == (["id", "customer"], [[str(row["id"]), row["customer"]] for row in scanned])
+    access.revoke("ann")
+    page.wait_for_selector("form :text('Access token')")
