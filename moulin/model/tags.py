@@ -86,9 +86,9 @@ def quarantined(properties: Mapping[str, str]) -> dict[int, str]:
     return {int(number): why for number, why in found.items() if number.isdecimal()}
 
 
-def in_quarantine(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties that say which files are in quarantine: a clone has these files, too."""
-    return {key: why for key, why in properties.items() if key.startswith(QUARANTINE_PREFIX)}
+def trust_marks(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties that say which files were read, and which are in quarantine: whoever gets the files gets them."""
+    return {key: text for key, text in properties.items() if key == VERIFIED or key.startswith(QUARANTINE_PREFIX)}
 
 
 def shown(properties: Mapping[str, str]) -> dict[str, str]:
@@ -149,7 +149,6 @@ __all__ = [
     "VERIFIED",
     "Ref",
     "check_ref_name",
-    "in_quarantine",
     "is_internal",
     "kept_for",
     "quarantined",
@@ -157,4 +156,5 @@ __all__ = [
     "refs_of",
     "shown",
     "statistics_of",
+    "trust_marks",
 ]

@@ -80,6 +80,8 @@ class Arrivals:
         else:
             source = self._path(file)
             data = self.folder.read(where)
+            if len(data) != record["file_size_in_bytes"]:
+                raise InvalidInput(f"{where} has {len(data)} bytes; its manifest says {record['file_size_in_bytes']}.")
             path = paths.segment_path(self.state.id, number, secrets.token_hex(4))
             sha256 = hashlib.sha256(data).digest()
             self.store.put_fresh(path, data)
