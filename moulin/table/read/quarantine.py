@@ -3,7 +3,7 @@
 Files that nobody has read yet are not rewritten before they were: a compaction would make their lies its own.
 """
 
-# Decisions: docs/decisions/0492
+# Decisions: docs/decisions/0492, docs/decisions/0633
 
 from __future__ import annotations
 

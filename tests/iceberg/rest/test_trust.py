@@ -167,10 +167,6 @@ def test_bounds_that_cannot_be_read_are_refused_at_once(lake: Lake) -> None:
     assert lake.table("shop.t").scan().to_arrow().num_rows == 0
 
 
-def test_a_file_of_another_size_is_not_copied(lake: Lake) -> None:
-    assert "bytes; its manifest says 7" in error(_append(lake, file_size_in_bytes=7), 400, "BadRequestException")
-
-
 def test_with_all_a_manifest_that_lies_is_refused(lake: Lake) -> None:
     lake.table("shop.t").set_properties({"moulin.verify": "all"})
     error(_append(lake, record_count=4), 400, "BadRequestException")
