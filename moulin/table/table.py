@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from moulin.table.compact.move import Move
     from moulin.table.edit.commit import Compute
     from moulin.table.edit.merge_builder import MergeBuilder
-    from moulin.table.erase.erase import Erasure
+    from moulin.table.erase.erasure import Erasure
     from moulin.table.stats import TableStats
 
 
@@ -183,6 +183,9 @@ class Table(TableReading, TableVersions, TableSettings):
         that it has adopted: one of them is an error, or left out with `skip_known`; with `again`, one whose rows were
         removed or rewritten is adopted once more. With a `request_id`, a second call of the same id does nothing.
 
+        In a table with a primary key, adopted rows replace those of their keys, as in `append`. A key that comes twice
+        in the files is an error. The keys of files are read, and an index of them is written into the lake.
+
         >>> import os, pyarrow as pa, pyarrow.parquet as pq
         >>> os.mkdir("exports")
         >>> pq.write_table(pa.table({"id": [2, 3], "customer": ["bob", "eve"]}), "exports/part-0.parquet")
@@ -196,7 +199,7 @@ class Table(TableReading, TableVersions, TableSettings):
         if request_id is not None and (earlier := self._context.catalog.committed(request_id)):
             return Adoption(earlier.version)
         options: dict[str, Any] = {"by": by, "extra": extra, "hive": hive, "skip_known": skip_known, "again": again}
-        return adopt(self._context, state, source, request_id=request_id, **options)
+        return adopt(self._context, state, source, keyed=self._keyed(), request_id=request_id, **options)
 
     def move(self, where: Where = None, *, base: str, progress: Callable[[int, int], None] | None = None) -> Move:
         """Move segments to a base path of the lake: whole ones, whose rows all match, or all without `where`.
@@ -243,13 +246,14 @@ class Table(TableReading, TableVersions, TableSettings):
         A row counts with the columns that it had in any kept version, whether or not it was deleted since. The result
         has a report that names every file that was written again or deleted, and what is out of reach. It is signed
         with `report_key` (or the environment's MOULIN_ERASE_KEY), and has a plain digest without one. Killed at any
-        point, the same call again completes it. Only where the catalog is: not through a server.
+        point, the same call again completes it. A lake behind a server has the server erase, which takes the role
+        admin; `where` is SQL text then.
 
         >>> done = lake.table("shop.orders").erase("customer = 'ann'")
         >>> done.complete, lake.table("shop.orders").count()
         (True, 0)
         """
-        from moulin.table.erase.erase import erase
+        from moulin.table.erase.erasure import erase
         from moulin.table.erase.report import key_of
 
         self._writable()
@@ -417,7 +421,11 @@ class Table(TableReading, TableVersions, TableSettings):
         writer = self._put
         if writer is None:
             writer = self._put = self._writer().direct()
-        writer.put(row)
+        try:
+            writer.put(row)
+        except Closed:  # its region was given up for a while; once the table is closed, this raises it again
+            writer = self._put = self._writer().direct()
+            writer.put(row)
 
     def put_batch(self, data: object) -> int:
         """Insert or replace rows: a list of dicts, or Arrow in any of its forms. Returns how many there were.
