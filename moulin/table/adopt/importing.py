@@ -23,6 +23,7 @@ from moulin.model.key.key import with_key
 from moulin.model.key.region import RegionSpec
 from moulin.model.layout.partition import PartitionTuple
 from moulin.model.layout.sort import parse_sort
+from moulin.model.names import full_name
 from moulin.model.schema.arrow_reader import columns_from_arrow
 from moulin.table.adopt.adopt import read_segments
 from moulin.table.adopt.delta import LOG, read_delta
@@ -58,7 +59,7 @@ def import_table(
     if format is not None and format not in FORMATS:
         raise InvalidInput(f"A table is imported from {', '.join(FORMATS)}, not from {format!r}.")
     if any(entry.name == name for entry in context.catalog.tables(database)):
-        raise AlreadyExists(f"Table {database}.{name} already exists.")
+        raise AlreadyExists(f"Table {full_name(database, name)} already exists.")
     text = os.fspath(source)
     if format == "lance" or (format is None and text.rstrip("/").endswith(".lance")):
         return _copy_lance(context, text, database, name, partition_by, primary_key)

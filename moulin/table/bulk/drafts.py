@@ -85,7 +85,7 @@ class Drafts:
     def settle(self, context: Context, plan: BulkPlan, seen: KeyedVersion) -> None:
         """Locate keys again in regions whose rows are not as planned. REQUIRES: the regions are held."""
         if not plan.spec.is_as(seen.spec):
-            raise Conflict("How the table is divided into regions changed meanwhile; try again.")
+            raise Conflict("The regions of the table changed during the write; try again.")
         for number, draft in self.by_region.items():
             segments = seen.of_region(number)
             if _content(segments) == _content(plan.spec.searched(plan.segments, number)):

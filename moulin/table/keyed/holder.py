@@ -74,7 +74,7 @@ class RegionHolder(KeyedReader):
             return writer
 
     def _divided(self) -> Divided:
-        return Divided(f"How {self._seen.state.full_name} is divided into regions changed meanwhile; try again.")
+        return Divided(f"The regions of {self._seen.state.full_name} changed during the write; try again.")
 
     def _claim(self, region: Region, *, flushing: bool = False) -> RegionWriter:
         return claim_region(
