@@ -208,6 +208,11 @@ class Catalog:
         with self.pool.read() as connection:
             return branches.changed(connection, name)
 
+    def foreseen_by_publish(self, name: str, given: Sequence[TablePublication]) -> dict[UUID, TableState]:
+        """What a publish makes of the settings of main's tables, by their ids."""
+        with self.pool.read() as connection:
+            return publishing.foreseen_states(connection, name, given)
+
     def publish_branch(
         self,
         name: str,
@@ -612,6 +617,9 @@ class Catalog:
         return regions.find(self.pool, table_id, value)
 
     def claim_region(self, table_id: UUID, number: int, owner: str) -> Region:
+        changed = regions.changed_version(self.pool, table_id)
+        if changed > self.published_version():
+            self.publisher.publish()  # should the catalog be lost, the log must be that of the region as it is now
         return regions.claim(self.pool, table_id, number, owner)
 
     def release_region(self, table_id: UUID, number: int, epoch: int) -> None:

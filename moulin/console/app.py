@@ -33,6 +33,7 @@ from moulin.console.api import (
 )
 from moulin.console.api.requests import OPEN, ROLE, Console, Functions, NotModified, Readers
 from moulin.console.jaeger import app as jaeger
+from moulin.console.loki import app as loki
 from moulin.console.sql.statements import Statements
 from moulin.errors import InvalidInput, MoulinError, NotFound, PermissionDenied, Unsupported
 from moulin.ingest.flow import FlowWatch
@@ -180,4 +181,5 @@ def mount(
     state.rules.extend(rules())
     app.mount(PREFIX, build(console))
     app.mount(jaeger.PREFIX, jaeger.build(console))
+    app.mount(loki.PREFIX, loki.build(console))
     assets.mount(app)
