@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,10 +49,14 @@ class SafeSpark:
         """Load what the first statement would wait for."""
         self._lake.sql("select 1", safe=True).collect()
 
-    def wait_for_end(self) -> None:
-        """Return when the JVM is gone."""
+    def wait_for_end(self, seconds: float | None = None) -> bool:
+        """Whether the JVM ends within this time."""
         gateway: Any = self._spark.sparkContext._gateway
-        gateway.proc.wait()
+        try:
+            gateway.proc.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def run(self, number: str, text: str, rows: int, version: int | None) -> tuple[pa.Schema, list[pa.RecordBatch]]:
         """The first rows of a statement."""

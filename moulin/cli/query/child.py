@@ -37,10 +37,11 @@ from moulin.console.sql.wire import (
     TableShare,
     child_channel,
 )
-from moulin.errors import Closed, InvalidInput, MoulinError, Unavailable
+from moulin.errors import Closed, InvalidInput, MoulinError, PermissionDenied, Unavailable
 from moulin.model.query_plan import QueryPlan, Step
 
 _LOOK_SECONDS: Final = 0.25
+_ENDING_SECONDS: Final = 0.2
 _FIRST_TO_GO: Final = b"500"
 
 
@@ -53,6 +54,8 @@ class Engine(Protocol):
     def plan(self, ask: Explain) -> QueryPlan: ...
     def cancel(self, id: str) -> None: ...
     def progress(self, id: str) -> float | None: ...
+    def has_ended(self) -> bool:
+        """Whether the engine is gone; asked after a failure."""
 
 
 class DuckEngine:
@@ -85,6 +88,9 @@ class DuckEngine:
 
     def progress(self, id: str) -> float | None:
         return self._duck.progress() if self._running == id else None
+
+    def has_ended(self) -> bool:
+        return False  # without this process
 
     @contextmanager
     def _as_running(self, id: str) -> Iterator[None]:
@@ -125,6 +131,9 @@ class SparkEngine:
     def progress(self, id: str) -> float | None:
         return self._spark.progress(id)
 
+    def has_ended(self) -> bool:
+        return self._spark.wait_for_end(_ENDING_SECONDS)
+
 
 _ENGINES: Final[dict[str, Callable[[Opening], Engine]]] = {"duckdb": DuckEngine, "spark": SparkEngine}
 
@@ -162,6 +171,8 @@ class Server:
         try:
             said = self._rows(ask) if isinstance(ask, Run) else _plan(ask.id, self._engine.plan(ask))
         except BaseException as error:  # noqa: BLE001 - whatever it is, the server waits for an answer
+            if not isinstance(error, PermissionDenied) and self._engine.has_ended():
+                os._exit(1)  # which says more than the error
             said = _failed(ask.id, error)
         finally:
             self._at_work.discard(ask.id)
