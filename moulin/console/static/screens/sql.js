@@ -106,17 +106,17 @@ function Status({ run: shown, offer }) {
     const timer = setInterval(() => tick((old) => old + 1), 500);
     return () => clearInterval(timer);
   }, [busy]);
-  if (shown === null) return html`<span class="dim ran" role="status"></span>`;
+  if (shown === null) return html`<span class="dim ran" aria-live="polite"></span>`;
   const name = NAMES[shown.engine] ?? shown.engine;
   if (busy) {
     const since = (Date.now() - shown.started) / 1000;
     const at = shown.state === "running" && shown.seconds !== null ? `${Math.round(shown.seconds)} of ${offer.seconds} s` : `${Math.round(since)} s`;
-    return html`<span class="ran" role="status">${WHAT[shown.state]}${shown.state === "waiting" ? "" : ` ${shown.state === "running" ? "on " : ""}${name}`}, ${at}
+    return html`<span class="ran" aria-live="polite">${WHAT[shown.state]}${shown.state === "waiting" ? "" : ` ${shown.state === "running" ? "on " : ""}${name}`}, ${at}
       ${shown.progress !== null && html` <progress max="1" value=${shown.progress} aria-label="Done"></progress>`}</span>`;
   }
-  if (shown.state !== "done") return html`<span class="ran dim" role="status">${shown.state === "cancelled" ? "Cancelled" : "Failed"}</span>`;
+  if (shown.state !== "done") return html`<span class="ran dim" aria-live="polite">${shown.state === "cancelled" ? "Cancelled" : "Failed"}</span>`;
   const { total, columns } = shown.result;
-  return html`<span class="ran" role="status">${plural(total, "row")} × ${columns.length}, ${seconds(shown.seconds ?? 0)} on ${name}
+  return html`<span class="ran" aria-live="polite">${plural(total, "row")} × ${columns.length}, ${seconds(shown.seconds ?? 0)} on ${name}
     ${shown.more && html` <${Badge}>${shown.cut ? "cut: the result is too large" : `the first ${number(total)}: there are more`}<//>`}</span>`;
 }
 
