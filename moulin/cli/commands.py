@@ -78,6 +78,16 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             "Load files into a table, each once: run it again when it was interrupted, or when there are new files.",
             needs=(_SPARK,),
         ),
+        "history": Entry(
+            "tables.history",
+            "Show the versions of the lake, newest first, and what each did to which table.",
+            whole=True,
+        ),
+        "completion": Entry(
+            "completion",
+            "Print a script that has a shell complete commands, options, and the names of databases and tables.",
+            whole=True,
+        ),
         "get": Entry("tables.get", "Show the row of a key; exit 1 when there is none."),
         "collect": Entry(
             "services.ingest",

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 import moulin
-from moulin.cli.output import Screen, complain, print_logs, say, show_json, show_limited, show_rows, show_values, warn
+from moulin.cli.documents import write_document
+from moulin.cli.output import Screen, complain, print_logs, say, show_limited, show_rows, show_values, warn
 from moulin.network.logs import JsonFormatter, TextFormatter
 from moulin.printable import printable
 from tests.cli.conftest import Run
@@ -73,7 +74,7 @@ def test_log_lines_show_control_characters(capsys: pytest.CaptureFixture[str]) -
 def test_json_is_valid_and_holds_the_values_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"text": HOSTILE, "bytes": b"\x00\xff", "nan": float("nan"), "list": [float("inf"), 1.5], "none": None}
     show_rows([row, row], True)
-    show_json(row)
+    write_document(row)
     printed = capsys.readouterr().out
     assert printable(printed, keep="\n") == printed
     listed, end = json.JSONDecoder(parse_constant=pytest.fail).raw_decode(printed)

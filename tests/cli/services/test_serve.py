@@ -61,7 +61,7 @@ def test_a_token_shows_its_secret_once_and_is_rotated_routed_dropped_and_resurre
     secret = made["secret"]
     shown = command("token", "show", "telemetry.agent", "--json")
     assert secret not in shown.out
-    assert shown.json()["secret ends in"] == secret[-4:]
+    assert shown.json()["secret_ends_in"] == secret[-4:]
     assert (shown.json()["traces"], shown.json()["logs"], shown.json()["metrics"]) == ("traces", "rest", "rest")
     again = command("token", "rotate", "telemetry.agent", "--expires-days", "2")
     assert again.out.splitlines()[-1].startswith("ing_")
@@ -70,7 +70,7 @@ def test_a_token_shows_its_secret_once_and_is_rotated_routed_dropped_and_resurre
     assert command("token", "show", "telemetry.agent", "--json").json()["logs"] == "traces"
     assert command("token", "drop", "telemetry.agent").code == 0
     assert command("token", "list", "telemetry", "--json").json() == []
-    assert command("token", "list", "telemetry", "--all", "--json").json()[0]["gone at"]
+    assert command("token", "list", "telemetry", "--all", "--json").json()[0]["gone_at"]
     assert command("token", "resurrect", "telemetry.agent").code == 0
     preview = command("db", "drop", "telemetry", "--dry-run", "--json").json()
     assert {"kind": "ingest token", "name": "agent"} in preview
