@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from moulin.table.compact.compaction import Compaction
     from moulin.table.compact.move import Move
     from moulin.table.edit.merge_builder import MergeBuilder
-    from moulin.table.erase.erase import Erasure
+    from moulin.table.erase.erasure import Erasure
     from moulin.table.index.index import IndexInfo
     from moulin.table.ports import Backfilled, Duck, Export, Exporter, Spark
     from moulin.table.publishing import Publication
@@ -93,7 +93,7 @@ _HOMES = {
     "CommitInfo": "moulin.model.entities",
     "Compaction": "moulin.table.compact.compaction",
     "Database": "moulin.model.entities",
-    "Erasure": "moulin.table.erase.erase",
+    "Erasure": "moulin.table.erase.erasure",
     "Export": "moulin.table.ports",
     "Feed": "moulin.table.read.feed",
     "IndexInfo": "moulin.table.index.index",
@@ -142,6 +142,11 @@ def connect(
     A branch follows the address: "./lake@exp", "postgresql://host/db@exp", "grpc://host:9560@exp",
     "s3://bucket/prefix@exp". "./lake@exp/", with a slash, is a folder of that name.
     `settings` are the knobs of `moulin.config.Config`.
+
+    >>> lake = moulin.connect("./new-lake")
+    >>> lake.create_database("shop").name
+    'shop'
+    >>> lake.close()
     """
     from moulin.lake import Lake
     from moulin.storage.address import split_branch

@@ -21,6 +21,7 @@ from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.catalog.sql.pool import chunks
 from moulin.catalog.streams import tokens
 from moulin.catalog.tasks import merge_tasks
+from moulin.model.names import full_name
 from moulin.model.tags import MAX_SNAPSHOT_AGE, kept_for
 from moulin.storage import paths
 
@@ -97,7 +98,7 @@ def expire(draft: Draft, row: Any, database: str, version: int) -> Expired:
     """Promise the versions of a table before `version` no longer. `forget` removes what only they needed."""
     draft.connection.execute(s.tables.update().where(s.tables.c.id == row.id).values(oldest_version=version))
     add_rows(draft, s.tables, [row.id])
-    return Expired(row.id, f"{database}.{row.name}", version)
+    return Expired(row.id, full_name(database, row.name), version)
 
 
 def forget(

@@ -13,7 +13,7 @@ from moulin.cli.values import moment
 from moulin.errors import InvalidInput
 from moulin.lake import Lake
 from moulin.model.ingest import SIGNALS, NewToken, Routing, Token
-from moulin.model.names import parse_table_name
+from moulin.model.names import full_name, parse_table_name
 
 app = typer.Typer(
     help="Ingest tokens: who may send telemetry, and to which tables it goes.",
@@ -159,7 +159,7 @@ def _routing(
     for signal in SIGNALS:
         named = given[signal] or default
         if named is not None:
-            targets[signal] = lake.table(named if "." in named else f"{database}.{named}", read_only=True).id
+            targets[signal] = lake.table(named if "." in named else full_name(database, named), read_only=True).id
         elif before is not None:
             targets[signal] = getattr(before, signal)
         else:

@@ -12,6 +12,7 @@ from moulin.cli.options import All, DatabaseName, Json, ViewName, open_lake
 from moulin.cli.output import errors, say, say_dropped, show_rows, show_values
 from moulin.cli.values import moment
 from moulin.model.entities import View, ViewHistory, ViewQuery
+from moulin.model.names import full_name
 
 app = typer.Typer(
     help="Views: ordered unions of tables, and queries.",
@@ -77,7 +78,7 @@ def show(context: typer.Context, name: ViewName, as_json: Json = False) -> None:
         view = lake.view(name)
         show_values(
             {
-                "name": f"{view.database}.{view.name}",
+                "name": full_name(view.database, view.name),
                 "kind": kind_of(view),
                 "tables": [m.name for m in view.members],
                 "description": view.description,

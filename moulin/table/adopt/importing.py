@@ -19,6 +19,7 @@ from moulin.formats.segment.footer import read_footer_bytes
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
+from moulin.model.names import full_name
 from moulin.model.schema.arrow_reader import columns_from_arrow
 from moulin.table.adopt.adopt import read_facts
 from moulin.table.adopt.delta import LOG, read_delta
@@ -48,7 +49,7 @@ def import_table(
     if format is not None and format not in FORMATS:
         raise InvalidInput(f"A table is imported from {', '.join(FORMATS)}, not from {format!r}.")
     if any(entry.name == name for entry in context.catalog.tables(database)):
-        raise AlreadyExists(f"Table {database}.{name} already exists.")
+        raise AlreadyExists(f"Table {full_name(database, name)} already exists.")
     text = os.fspath(source)
     if format == "lance" or (format is None and text.rstrip("/").endswith(".lance")):
         return _copy_lance(context, text, database, name, partition_by)
