@@ -119,6 +119,11 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             needs=(_SERVE,),
             whole=True,
         ),
+        "mcp": Entry(
+            "agents.server",
+            "Serve the lake to agents on standard input and output (MCP): list tables, describe them, query read-only.",
+            needs=(Need("mcp"), *_ENGINES),
+        ),
         "sql-server": Entry(
             "services.sql_server",
             "Serve SQL to Spark Connect clients, with tokens of `moulin access`. Ctrl-C or SIGTERM stops.",

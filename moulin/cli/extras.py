@@ -26,6 +26,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "uvicorn",
         ),
         "duckdb": ("duckdb",),
+        "mcp": ("mcp",),
         "shell": ("prompt_toolkit",),
         "spark": ("opentelemetry.proto", "pandas", "pyspark"),
         "connect": ("google.rpc", "grpc", "grpc_status", "pandas", "pyspark", "zstandard"),

@@ -27,6 +27,7 @@ NOT_RUN = {
     "backfill": "needs Spark; tests/pipeline/write loads folders",
     "collect": "runs until it is stopped",
     "demo": "takes a minute; tests/cli/demo runs it",
+    "mcp": "runs until its client leaves; tests/cli/agents",
     "nursery": "runs until it is stopped",
     "serve": "runs until it is stopped",
     "sql-server": "runs until it is stopped",
@@ -144,7 +145,7 @@ def test_every_command_with_json_has_a_schema() -> None:
 
 def test_commands_without_json_are_those_that_print_for_people_alone() -> None:
     without = {path for path, command in LEAVES.items() if not has_json(command) and not command.hidden}
-    assert without == {"completion", "demo", "serve", "shell", "sql-server"}
+    assert without == {"completion", "demo", "mcp", "serve", "shell", "sql-server"}
 
 
 def test_keys_are_snake_case_and_every_document_has_its_version() -> None:
