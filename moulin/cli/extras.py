@@ -1,6 +1,6 @@
 """What commands need beyond the package itself: extras, and Java. Looked for before anything is done."""
 
-# Decisions: docs/decisions/0244
+# Decisions: docs/decisions/0244, docs/decisions/0673
 
 from __future__ import annotations
 

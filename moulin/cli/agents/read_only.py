@@ -123,7 +123,7 @@ def _cancelled_after(seconds: float, cancel: Any) -> Iterator[None]:
     timer.start()
     try:
         yield
-    except Exception:
+    except (Exception, KeyboardInterrupt):  # DuckDB's way to report that it was interrupted
         if over.is_set():
             raise Unavailable(
                 f"The query took longer than {seconds:g} seconds and was stopped: ask for less of it."

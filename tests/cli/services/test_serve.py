@@ -39,7 +39,7 @@ def test_databases_tables_and_views_are_managed_through_a_server(command: Comman
     assert command("table", "show", "shop.orders", "--json").json()["columns"][1]["column"] == "name"
     assert command("table", "rename", "shop.orders", "shop.sales").code == 0
     assert command("view", "create", "shop.all", "sales").code == 0
-    assert command("view", "list", "shop", "--json").json()[0]["tables"] == "sales"
+    assert command("view", "list", "shop", "--json").json()[0]["tables"] == ["sales"]
     assert command("table", "history", "shop.sales", "--json").json()[0]["operation"] == "append"
     failed = command("table", "drop", "shop.sales")
     assert (failed.code, "used by the view" in failed.err) == (1, True)
@@ -73,7 +73,7 @@ def test_a_token_shows_its_secret_once_and_is_rotated_routed_dropped_and_resurre
     assert command("token", "list", "telemetry", "--all", "--json").json()[0]["gone_at"]
     assert command("token", "resurrect", "telemetry.agent").code == 0
     preview = command("db", "drop", "telemetry", "--dry-run", "--json").json()
-    assert {"kind": "ingest token", "name": "agent"} in preview
+    assert {"kind": "token", "name": "agent"} in preview
     missing = command("token", "show", "telemetry.nobody")
     assert (missing.code, "does not exist" in missing.err) == (1, True)
     incomplete = command("token", "create", "telemetry.other", "--logs", "rest")
