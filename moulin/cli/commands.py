@@ -88,7 +88,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             "Print a script that has a shell complete commands, options, and the names of databases and tables.",
             whole=True,
         ),
-        "get": Entry("tables.get", "Show the row of a key; exit 1 when there is none."),
+        "get": Entry("tables.get", "Show the row of a key; exit 1 if it does not exist."),
         "collect": Entry(
             "services.ingest",
             "Take telemetry (OTLP) and rows from senders, until stopped; Ctrl-C stores what was taken first.",

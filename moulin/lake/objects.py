@@ -208,14 +208,15 @@ class LakeObjects(LakeBranches):
         *,
         format: str | None = None,
         partition_by: Sequence[str] | None = None,
+        primary_key: Sequence[str] = (),
     ) -> Table:
         """Make a table of a foreign one where it lies: its files are adopted, and no byte is copied.
 
         `source` is the folder of an Iceberg table (or a metadata.json), of a Delta table, or a folder of Parquet files,
         whose paths may name values (`day=2026-01-01/`). Its newest version is taken; `format`, "iceberg", "delta" or
         "parquet", is found out when it is not given. Rows of a Lance table are copied. `partition_by` takes the place
-        of the partitioning that the source has. What cannot be read rightly, such as deleted rows in files of their own
-        or renamed columns of Delta, is refused.
+        of the partitioning that the source has. With a `primary_key` the table is keyed: each key must be in one row of
+        the source. What cannot be read rightly, such as renamed columns of Delta, is refused.
 
         >>> import os, pyarrow as pa, pyarrow.parquet as pq
         >>> os.mkdir("exports")
@@ -227,7 +228,7 @@ class LakeObjects(LakeBranches):
 
         database, table = parse_table_name(name)
         self._open_catalog()
-        options: dict[str, Any] = {"format": format, "partition_by": partition_by}
+        options: dict[str, Any] = {"format": format, "partition_by": partition_by, "primary_key": primary_key}
         return self._table(import_table(self.context, source, database, table, **options).id)
 
     def table(self, name: str, *, read_only: bool = False) -> Table:

@@ -99,14 +99,16 @@ class TableSettings(TableHandle):
             return add_from_function(self._context, self._writable, self._keyed(), source, read, batch, schema)
         return add_from_rows(self._context, self._writable, self._keyed(), source, on)
 
-    def recompute_column(self, name: str, *, from_sql: str | None = None) -> Outcome:
-        """Give all rows a new value of a column that was added with values: of `from_sql`, or of its expression again.
+    def recompute_column(self, name: str, *, from_sql: str | None = None, unreported: bool = False) -> Outcome:
+        """Give all rows a new value of a column: of `from_sql`, or again of the expression that it was added with.
 
         Only the column is written, beside the segments. Until all rows have their new value the old ones are read and
         rows can be written as before; then the new ones take their place, in one version, for rows that came meanwhile,
-        too. As with `add_column(from_sql=...)`, no row is marked as updated and the change feed is silent: so a column
-        that was not added with values is changed by `update`. The expression may name the column itself. A call that
-        was killed goes on when it is made again. Indexes of the column are dropped.
+        too. As with `add_column(from_sql=...)`, no row is marked as updated and the change feed is silent. For a column
+        that was not added with values, whose changes readers of the feed follow, that takes `unreported=True`; `update`
+        reports each row. The expression may name the column itself. A call that was killed goes on when it is made
+        again. Indexes of the column are dropped. Columns of the key, the partitioning, the sort order and the event
+        time, and those that are NOT NULL, are refused.
 
             orders.recompute_column("total", from_sql="price * qty * 1.19")
 
@@ -119,7 +121,7 @@ class TableSettings(TableHandle):
         from moulin.table.fill.adding import compute_again
 
         self._writable()
-        return compute_again(self._context, self._writable, self._keyed(), name, from_sql)
+        return compute_again(self._context, self._writable, self._keyed(), name, from_sql, unreported=unreported)
 
     def rename_column(self, name: str, new_name: str) -> Outcome:
         """Give a column another name. No row is written.

@@ -183,6 +183,9 @@ class Table(TableReading, TableVersions, TableSettings):
         that it has adopted: one of them is an error, or left out with `skip_known`; with `again`, one whose rows were
         removed or rewritten is adopted once more. With a `request_id`, a second call of the same id does nothing.
 
+        In a table with a primary key, adopted rows replace those of their keys, as in `append`. A key that comes twice
+        in the files is an error. The keys of files are read, and an index of them is written into the lake.
+
         >>> import os, pyarrow as pa, pyarrow.parquet as pq
         >>> os.mkdir("exports")
         >>> pq.write_table(pa.table({"id": [2, 3], "customer": ["bob", "eve"]}), "exports/part-0.parquet")
@@ -196,7 +199,7 @@ class Table(TableReading, TableVersions, TableSettings):
         if request_id is not None and (earlier := self._context.catalog.committed(request_id)):
             return Adoption(earlier.version)
         options: dict[str, Any] = {"by": by, "extra": extra, "hive": hive, "skip_known": skip_known, "again": again}
-        return adopt(self._context, state, source, request_id=request_id, **options)
+        return adopt(self._context, state, source, keyed=self._keyed(), request_id=request_id, **options)
 
     def move(self, where: Where = None, *, base: str, progress: Callable[[int, int], None] | None = None) -> Move:
         """Move segments to a base path of the lake: whole ones, whose rows all match, or all without `where`.

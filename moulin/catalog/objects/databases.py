@@ -91,7 +91,7 @@ def list_all(connection: sa.Connection, *, include_dropped: bool, branch: str | 
 def rename(draft: Draft, key: NameOrId, new_name: str) -> Database:
     row = find(draft.connection, key)
     if _branch_of(draft.connection, new_name) != row.branch_id:
-        raise InvalidInput("A database stays on its branch: publish the branch, or make the database anew.")
+        raise InvalidInput("A database stays on its branch: publish the branch, or create the database again.")
     if new_name != row.name:
         _require_free(draft.connection, new_name)
         _refuse_below(draft.connection, row, "rename")

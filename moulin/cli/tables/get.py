@@ -42,7 +42,7 @@ def get(
     output: OutputFile = None,
     as_json: Json = False,
 ) -> None:
-    """Show the row of a key; exit 1 when there is none."""
+    """Show the row of a key; exit 1 if it does not exist."""
     kind = chosen_format(kind, output, as_json)
     with open_lake(context) as lake:
         found = lake.table(table)

@@ -100,7 +100,7 @@ def _spark_text(name: str, query: ViewQuery) -> str:
     except Unsupported as error:
         dialects = ", ".join(one.dialect[:40] for one in query.representations)
         raise Unsupported(
-            f"View {name} has a text for {dialects} and none that Spark can run: {error.message}. Add one for Spark, "
+            f"View {name} has a text for {dialects}, and Spark cannot run it: {error.message}. Add one for Spark, "
             "or read it there."
         ) from None
 

@@ -70,7 +70,9 @@ class RegionHolder(KeyedReader):
             region,
             self.config,
             wake=self._background.wake,
-            level0=lambda: sum(s.facts.level == 0 for s in self._seen.of_region(region.number)),
+            level0=lambda: sum(
+                s.facts.level == 0 and s.facts.adopted is None for s in self._seen.of_region(region.number)
+            ),
             refresh=self.refresh,
             flushing=flushing,
         )

@@ -148,7 +148,7 @@ def _folder(lake: Lake, metadata: TableMetadata) -> str:
     """The folder of a foreign table; it is not that of the lake itself, nor of one of its tables."""
     folder = path_in_lake(lake, metadata.location.rstrip("/"))
     if not folder or folder.split("/")[0] in (paths.tables_prefix(), paths.lake_manifests_prefix()):
-        raise InvalidInput(f"{metadata.location} is no folder of a table of its own.")
+        raise InvalidInput(f"{metadata.location} is not a folder that belongs to one table.")
     return folder
 
 

@@ -140,11 +140,11 @@ def _read_file(lake: Lake, where: str) -> tuple[ViewHistory, dict[str, str]]:
     except NotFound:
         raise InvalidInput(f"{path} is not there.") from None
     except (ValueError, RecursionError):
-        raise InvalidInput(f"{path} is no metadata of a view.") from None
+        raise InvalidInput(f"{path} is not metadata of a view.") from None
     try:
         return _read_document(document)
     except (InvalidInput, RestError, AttributeError, TypeError, ValueError):
-        raise InvalidInput(f"{path} is no metadata of a view of format version {FORMAT_VERSION}.") from None
+        raise InvalidInput(f"{path} is not metadata of a view of format version {FORMAT_VERSION}.") from None
 
 
 def _read_document(document: Json) -> tuple[ViewHistory, dict[str, str]]:
