@@ -72,7 +72,8 @@ def test_every_help_has_examples_of_its_command() -> None:
 @pytest.mark.parametrize("path", LEAVES)
 def test_every_example_is_a_command_line_that_is_understood(path: str) -> None:
     for line in examples_in(LEAVES[path].epilog):
-        words = shlex.split(line.partition(" < ")[0].removeprefix('eval "$(').removesuffix(')"'))
+        bare = line.removeprefix('eval "$(').removesuffix(')"') if line.startswith("eval") else line
+        words = shlex.split(bare.partition(" < ")[0])
         own = len(words[: words.index(path.split()[-1] if path != "merge" else "compact") + 1])
         LEAVES[path].make_context(path, words[own:])
 

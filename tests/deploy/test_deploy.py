@@ -3,6 +3,8 @@
 No container engine and no cluster is needed. systemd-analyze and helm look at the files where they are installed.
 """
 
+# Decisions: docs/decisions/0673
+
 from __future__ import annotations
 
 import configparser

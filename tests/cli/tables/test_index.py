@@ -34,8 +34,8 @@ def test_an_index_is_made_listed_used_and_dropped(stock: Run) -> None:
     assert "Index by_name covers 3 segments" in stock("index", "create", "shop.stock", "name", "--name", "by_name").out
     assert [row["index"] for row in stock("index", "list", "shop.stock", "--json").json()] == ["by_name", "name_bloom"]
     assert all(row["created"] for row in stock("index", "list", "shop.stock", "--json").json())
-    (listed,) = stock("index", "list", "shop.stock", "--json").json()
-    assert (listed["covered"], listed["segments"]) == (3, 3)
+    listed = stock("index", "list", "shop.stock", "--json").json()
+    assert {(one["covered"], one["segments"]) for one in listed} == {(3, 3)}
     assert stock("scan", "shop.stock", "--where", "name = 'n07'", "--json").json() == [{"id": 7, "name": "n07"}]
     assert stock("index", "update", "shop.stock").code == 0
     assert stock("index", "drop", "shop.stock", "by_name").code == 0
