@@ -273,16 +273,6 @@ def snapshot_ids(pool: Pool, table_id: UUID, sequences: Iterable[int]) -> dict[i
     return found
 
 
-def engine_snapshots(pool: Pool, table_id: UUID, after: int) -> set[int] | None:
-    """The snapshot ids of what was committed to a table after a version; None when not all of it was by engines."""
-    with pool.read() as connection:
-        rows = _AFTER.all(connection, {"table_id": table_id, "after": after})
-    return {row.snapshot_id for row in rows} if all(ENGINE in row.summary for row in rows) else None
-
-
-_AFTER = Prepared(_commits(_C.c.version > sa.bindparam("after")))
-
-
 def column_facts(pool: Pool, numbers: Sequence[int]) -> dict[int, bytes]:
     """The encoded column facts of segments, by number, where they are still known."""
     g = s.segments

@@ -147,18 +147,6 @@ def _project_earlier(context: Context, state: TableState, chosen: int, line: _Li
             project(context, state.id, version, format_version=chosen)
 
 
-def made_so_far(context: Context, state: TableState) -> Projection | None:
-    """The newest projection of a table up to `state`, whatever changed since; None without a whole one."""
-    chosen = documents.format_version(state)
-    found = projections.before(context.own_catalog().pool, state.id, chosen, state.head_version + 1)
-    if found is None or not _is_whole(context, state.id, chosen, found):
-        return None
-    try:
-        return _load(context, state.id, chosen, found)
-    except NotFound:
-        return None  # cleaned up since it was looked up
-
-
 def find_whole(context: Context, table_id: UUID, chosen: int, version: int) -> Projected | None:
     """The projection of exactly this version. One that lost a file is forgotten, with all that may share it: None."""
     found = projections.find(context.own_catalog().pool, table_id, chosen, version)
@@ -422,4 +410,4 @@ class _Projector:
         return location(self.store, path)
 
 
-__all__ = ["Projection", "find_whole", "made_so_far", "named_commits", "project", "read_metadata"]
+__all__ = ["Projection", "find_whole", "named_commits", "project", "read_metadata"]

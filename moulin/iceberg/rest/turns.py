@@ -156,17 +156,14 @@ class _Writer:
 
 
 async def in_turn(
-    request: Request, lake: Lake, tables: Sequence[tuple[str, str]], run: Callable[[], Callable[[], Response]]
+    request: Request, lake: Lake, tables: Sequence[tuple[str, str]], run: Callable[[], Response]
 ) -> Response:
-    """Call `run`, which commits to `tables`, when it is the turn of this writer; what it returns makes the answer.
-
-    Answers are made in the order of the commits, one at a time, while the next writer has its turn.
-    """
+    """The answer of `run`, which commits to `tables`, when it is the turn of this writer."""
     local: Turns = request.app.state.turns
     names = tuple(sorted({_table_key(lake, *table) for table in tables}))
     writer = _Writer(request, lake.own_catalog().pool, names, _token(request), _client(request))
-    must_wait, overdue, lost, answered = False, False, None, None
-    while answered is None and lost is None:
+    must_wait, overdue, lost, answer = False, False, None, None
+    while answer is None and lost is None:
         if must_wait:
             if not await writer.take_ticket():
                 raise _with(commit_failed("Too many writers wait for this table: try again."), {"Retry-After": "1"})
@@ -176,7 +173,7 @@ async def in_turn(
             if must_wait:
                 continue
             try:
-                answered = await run_in_threadpool(run)
+                answer = await run_in_threadpool(run)
             except (RestError, Stale) as error:
                 lost = _lost_race(error)
                 if lost is None:
@@ -184,10 +181,9 @@ async def in_turn(
                     raise
     if lost is not None:  # the 409 waits here for the turn, while others commit
         raise _with(lost, await writer.lost())
-    assert answered is not None
-    async with local.alone([f"{name}/answer" for name in names]):
-        await writer.leave()
-        return await run_in_threadpool(answered)
+    await writer.leave()
+    assert answer is not None
+    return answer
 
 
 def _with(error: RestError, headers: dict[str, str]) -> RestError:

@@ -4,7 +4,7 @@ Everything is checked against the head version, and the catalog checks again, un
 head. When it moved meanwhile, the requirements are checked again: what they do not forbid goes on, the rest is a 409.
 """
 
-# Decisions: docs/decisions/0066, docs/decisions/0496, docs/decisions/0641
+# Decisions: docs/decisions/0066, docs/decisions/0496
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from typing import Any
 from uuid import UUID
 
 from moulin.catalog.commit.table_commit import TableCommit
-from moulin.catalog.objects import projections
 from moulin.catalog.objects.base_paths import AGAIN
 from moulin.catalog.objects.projections import ENGINE, ENGINE_PREFIX
 from moulin.catalog.upkeep import ownership
 from moulin.errors import AlreadyExists, InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location
-from moulin.iceberg.projection.projection import Projection, made_so_far, project
+from moulin.iceberg.projection.projection import project
 from moulin.iceberg.rest.commit import create, rebase, requirements, trust
 from moulin.iceberg.rest.commit.engine_files import TableFolder, check_statistics
 from moulin.iceberg.rest.commit.intake import take_in
@@ -104,10 +103,7 @@ class Attempt:
         return [self._state(request) for request in self.requests] if keyed else found
 
     def _run(self, found: Sequence[TableState | None]) -> int | None:
-        bases = [
-            None if state is None else self._base(request, state)
-            for request, state in zip(self.requests, found, strict=True)
-        ]
+        bases = [None if state is None else self._base(state) for state in found]
         appends = [self._free_append(*one) for one in zip(self.requests, found, bases, strict=True)]
         earlier = self._made_before(appends)
         if earlier is not None:
@@ -131,24 +127,9 @@ class Attempt:
         self.beside(self._follow_up)
         return version
 
-    def _base(self, request: TableRequest, state: TableState) -> Json:
+    def _base(self, state: TableState) -> Json:
         """The metadata of a table that the commit follows."""
-        return (
-            self._made_so_far(request, state) or project(self.context, state.id, state.version, known=state)
-        ).metadata
-
-    def _made_so_far(self, request: TableRequest, state: TableState) -> Projection | None:
-        """What is projected already, if that is enough for the commit: for appends that may follow any snapshot, while
-        the answers to engines that committed since are on their way.
-        """
-        if not rebase.may_be_free(state, request.wanted) or (made := made_so_far(self.context, state)) is None:
-            return None
-        append = rebase.free_append(state, made.metadata, request.requirements, request.wanted)
-        if append is None or not append.is_about_kept(state):
-            return None
-        since = projections.engine_snapshots(self.catalog.pool, state.id, made.version)
-        ids = {one["snapshot-id"] for one in request.wanted.snapshots}
-        return None if since is None or ids & since else made
+        return project(self.context, state.id, state.version, known=state).metadata
 
     def _free_append(self, request: TableRequest, state: TableState | None, base: Json | None) -> FreeAppend | None:
         if state is None or base is None:

@@ -1,6 +1,6 @@
 """Commits of engines over REST: what a request asks for, and its answer. `attempt.py` makes the commit."""
 
-# Decisions: docs/decisions/0066, docs/decisions/0496, docs/decisions/0641
+# Decisions: docs/decisions/0066, docs/decisions/0496
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def commit_table(
     return await in_turn(request, lake, [(namespace, table)], run)
 
 
-def _commit_table(lake: Lake, namespace: str, table: str, body: Json, key: str | None) -> Callable[[], Response]:
+def _commit_table(lake: Lake, namespace: str, table: str, body: Json, key: str | None) -> Response:
     database = namespaces.find(lake, namespace).name
     if "identifier" in body and identifier(body, "identifier") != (database, table):
         raise InvalidInput("The request's identifier is not the table of its path.")
@@ -68,28 +68,17 @@ async def commit_transaction(request: Request, lake: LakeOf, body: Body, key: Id
     return await in_turn(request, lake, names, partial(_commit_transaction, lake, requests, key))
 
 
-def _commit_transaction(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> Callable[[], Response]:
+def _commit_transaction(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> Response:
     return _answered(lake, requests, key, lambda _: Response(status_code=204))
 
 
 def _answered(
     lake: Lake, requests: Sequence[TableRequest], key: str | None, show: Callable[[int | None], Response]
-) -> Callable[[], Response]:
-    """Commit; what is returned makes the answer. Another thread publishes the manifests meanwhile, and cleans up."""
-    beside = ThreadPoolExecutor(1, thread_name_prefix="moulin-commit")
-    following: list[Future[None]] = []
-    try:
-        version = _commit(lake, requests, key, lambda work: following.append(beside.submit(work)))
-    except BaseException:
-        beside.shutdown()
-        raise
-    return partial(_finished, beside, following, partial(show, version))
-
-
-def _finished(beside: ThreadPoolExecutor, following: Sequence[Future[None]], show: Callable[[], Response]) -> Response:
-    """The answer, when what follows the commit is done, too."""
-    with beside:
-        answer = show()
+) -> Response:
+    """Commit, and make the answer while another thread publishes the manifests and cleans up; both are waited for."""
+    with ThreadPoolExecutor(1, thread_name_prefix="moulin-commit") as beside:
+        following: list[Future[None]] = []
+        answer = show(_commit(lake, requests, key, lambda work: following.append(beside.submit(work))))
         try:
             for one in following:
                 one.result()

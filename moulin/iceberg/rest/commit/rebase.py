@@ -15,7 +15,6 @@ from typing import Any
 
 from moulin.errors import InvalidInput
 from moulin.iceberg.format.json import Json
-from moulin.iceberg.format.metadata import VERSION_KEY
 from moulin.iceberg.rest.commit.updates import Wanted
 from moulin.iceberg.rest.errors import commit_failed
 from moulin.model import request_ids
@@ -40,20 +39,10 @@ class FreeAppend:
         """Whether nothing that others may change meanwhile is required; else it follows the head that was checked."""
         return all(one.get("type") == "assert-table-uuid" for one in self.requirements if isinstance(one, dict))
 
-    def is_about_kept(self, state: TableState) -> bool:
-        """Whether it may follow any snapshot, and the one that its writer saw is of a version that is kept."""
-        before = self.before
-        return self.follows_any and (before is None or int(before["summary"][VERSION_KEY]) >= state.oldest_version)
-
-
-def may_be_free(state: TableState, wanted: Wanted) -> bool:
-    """Whether the table rebases appends, and a commit does nothing else."""
-    return rebases_appends(state.properties) and _only_appends(wanted)
-
 
 def free_append(state: TableState, base: Json, requirements: Sequence[Any], wanted: Wanted) -> FreeAppend | None:
     """The append that a commit is, if the table rebases appends and the commit is nothing else."""
-    if not may_be_free(state, wanted) or base.get("format-version") == 1:
+    if not rebases_appends(state.properties) or not _only_appends(wanted) or base.get("format-version") == 1:
         return None
     first = first_added(wanted.snapshots, wanted.main)
     parent = parent_of(first)
