@@ -3,6 +3,8 @@
 What only forgotten rows named goes to the trash; bytes are deleted later, by upkeep/sweep.py.
 """
 
+# Decisions: docs/decisions/0632
+
 from __future__ import annotations
 
 import math
@@ -14,14 +16,15 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import refs
-from moulin.catalog.segments import bases, column_sets
+from moulin.catalog.segments import bases, column_sets, key_indexes
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.catalog.sql.pool import chunks
 from moulin.catalog.streams import tokens
 from moulin.catalog.tasks import merge_tasks
-from moulin.model.tags import MAX_SNAPSHOT_AGE, kept_for
+from moulin.model.names import full_name
+from moulin.model.tags import MAX_SNAPSHOT_AGE, ExpiredSnapshots, kept_for
 from moulin.storage import paths
 
 KEEP_PROPERTY = "moulin.history-keep-seconds"
@@ -67,6 +70,9 @@ def oldest_kept(
     kept = connection.execute(
         before.order_by(v.c.timestamp_ns.desc(), v.c.version.desc()).limit(1)
     ).scalar_one_or_none()
+    expired = ExpiredSnapshots.of(row.properties).before
+    if expired and KEEP_PROPERTY not in row.properties:  # whoever set that says how long versions are kept
+        kept = max(kept or 0, expired)
     pinned = connection.execute(
         sa.select(sa.func.min(s.pins.c.version)).where(s.pins.c.table_id == row.id, s.pins.c.expires_at > now)
     ).scalar_one()
@@ -97,7 +103,7 @@ def expire(draft: Draft, row: Any, database: str, version: int) -> Expired:
     """Promise the versions of a table before `version` no longer. `forget` removes what only they needed."""
     draft.connection.execute(s.tables.update().where(s.tables.c.id == row.id).values(oldest_version=version))
     add_rows(draft, s.tables, [row.id])
-    return Expired(row.id, f"{database}.{row.name}", version)
+    return Expired(row.id, full_name(database, row.name), version)
 
 
 def forget(
@@ -135,14 +141,14 @@ def _forget_segments(connection: sa.Connection, table_id: UUID, removed: Mapping
     garbage = []
     for block in chunks(sorted(removed)):
         unused = sa.and_(g.c.number.in_(block), ~sa.exists().where(p.c.segment == g.c.number))
-        rows = connection.execute(sa.select(g.c.number, g.c.path, g.c.size, g.c.index_size).where(unused)).all()
+        rows = connection.execute(sa.select(g.c.number, g.c.path, g.c.size).where(unused)).all()
         garbage += [
             Garbage(row.path, row.size, "expired segment", table_id, row.number, removed[row.number])
             for row in rows
             if not paths.is_adopted(row.path)
         ]
-        indexes = [row for row in rows if row.index_size]
-        garbage += [Garbage(paths.key_index_path(row.path), row.index_size, "expired key index") for row in indexes]
+        indexes = key_indexes.of_segments(connection, [row.number for row in rows])
+        garbage += [Garbage(index.path, index.size, "expired key index") for index in indexes]
         connection.execute(g.delete().where(g.c.number.in_([row.number for row in rows])))
     return garbage
 

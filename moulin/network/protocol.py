@@ -1,9 +1,10 @@
 """HTTP/1.1 with time-outs: for the head of a request, for its body, and for reading an answer.
 
 A head must be complete `header_seconds` after the connection was made, or after its first byte came on one that was
-answered before: until then the connection is idle, for `IDLE_SECONDS` at most. A body has `body_seconds`, and a second more for every `SLOWEST` bytes that came, so that a large one on a slow line is taken and
-one that trickles is not. While the app is slow to read, the client's time stands still. An answer that the client does
-not read for `body_seconds` is cut off.
+answered before: until then the connection is idle, for `IDLE_SECONDS` at most. A body has `body_seconds`, and a second
+more for every `SLOWEST` bytes that came, so that a large one on a slow line is taken and one that trickles is not.
+While the app is slow to read, the client's time stands still. An answer that the client does not read for
+`body_seconds` is cut off.
 """
 
 # Decisions: docs/decisions/0221

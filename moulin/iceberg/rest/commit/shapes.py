@@ -12,6 +12,7 @@ from pyiceberg.exceptions import ValidationError as IcebergError
 from moulin.errors import InvalidInput, Unsupported
 from moulin.iceberg.format import pyiceberg_values
 from moulin.iceberg.format.json import Json
+from moulin.model.branch_ids import next_schema_id
 from moulin.model.entities import TableState
 from moulin.model.layout.partition import FIRST_FIELD_ID, adopt_spec, call_text, parse_spec
 from moulin.model.layout.partition_spec import IdentityTransform, PartitionField, PartitionSpec
@@ -107,7 +108,7 @@ def schema_changes(state: TableState, wanted: Schema) -> tuple[tuple[SchemaChang
     sources = [f.source_id for spec in state.specs.values() for f in spec.fields]
 
     def apply() -> tuple[Schema, int]:
-        next_id = max(state.schemas) + 1
+        next_id = next_schema_id(state.schemas, state.last_column_id)
         return apply_changes(state.schema, state.last_column_id, changes, schema_id=next_id, partition_sources=sources)
 
     changes += _moved(StructType(*apply()[0].fields), new, "")
@@ -200,7 +201,7 @@ def _spec_text(field: PartitionField, schema: Schema) -> str:
     name = schema.find_column_name(field.source_id)
     if name is None:
         raise InvalidInput(
-            f"Partition field {field.name!r} rests on a column with id {field.source_id}: there is none."
+            f"Partition field {field.name!r} uses a column with id {field.source_id}, which does not exist."
         )
     return call_text(field.transform, name)
 
@@ -240,7 +241,7 @@ def new_order(wanted: SortOrder, given: Schema, schema: Schema) -> SortOrder:
     for one in wanted.fields:
         name = given.find_column_name(one.source_id)
         if name is None:
-            raise InvalidInput(f"The sort order rests on a column with id {one.source_id}: there is none.")
+            raise InvalidInput(f"The sort order uses a column with id {one.source_id}, which does not exist.")
         fields.append(replace(one, source_id=schema.find_field(name).field_id))
     return SortOrder(*fields, order_id=1)
 
@@ -253,7 +254,7 @@ def sort_texts(order: SortOrder, schema: Schema) -> tuple[str, ...]:
 def _sort_text(field: SortField, schema: Schema) -> str:
     name = schema.find_column_name(field.source_id)
     if name is None:
-        raise InvalidInput(f"The sort order rests on a column with id {field.source_id}: there is none.")
+        raise InvalidInput(f"The sort order uses a column with id {field.source_id}, which does not exist.")
     nulls = "first" if field.null_order is NullOrder.NULLS_FIRST else "last"
     return f"{call_text(field.transform, name)} {field.direction.value} nulls {nulls}"
 
