@@ -194,3 +194,12 @@ def test_keys_of_rows_below_the_location_are_found(lake: Lake, address: str, tmp
     table.append(rows)
     assert _ids(lake) == [1, 2]
     assert lake.table("shop.t").get(2) == {"id": 2}
+
+
+def test_a_base_path_that_is_not_there_is_not_made(lake: Lake, address: str, tmp_path: Path) -> None:
+    lake.add_base(tmp_path / "later", name="later")
+    (tmp_path / "later").rmdir()
+    with Client(address) as client:
+        body = {"name": "t", "schema": SCHEMA, "location": str(tmp_path / "later" / "t")}
+        assert client.post(WHERE, json=body).status_code == 200
+    assert not (tmp_path / "later").exists()

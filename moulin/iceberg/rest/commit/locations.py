@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from moulin.errors import InvalidInput
+from moulin.errors import InvalidInput, MoulinError
 from moulin.iceberg.format.locations import location
 from moulin.storage import paths
 from moulin.table.context import Context
@@ -51,8 +51,13 @@ def make_location(context: Context, where: str | None) -> None:
     REQUIRES: it is None, or what `asked_location` returned.
     """
     path = None if where is None else below(base_roots(context), where)
-    for name in () if path is None else ("data", "metadata"):
-        folder = context.store.local_path(f"{path}/{name}")
+    if path is None:
+        return
+    try:
+        folders = [context.store.local_path(f"{path}/{name}") for name in ("data", "metadata")]
+    except MoulinError:
+        return  # the base path is not there yet: it is not made, and whoever writes there says so
+    for folder in folders:
         if folder is not None:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
