@@ -197,6 +197,7 @@ def test_keys_of_rows_below_the_location_are_found(lake: Lake, address: str, tmp
 
 
 def test_a_base_path_that_is_not_there_is_not_made(lake: Lake, address: str, tmp_path: Path) -> None:
+    (tmp_path / "later").mkdir()
     lake.add_base(tmp_path / "later", name="later")
     (tmp_path / "later").rmdir()
     with Client(address) as client:
