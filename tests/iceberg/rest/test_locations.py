@@ -204,3 +204,15 @@ def test_a_base_path_that_is_not_there_is_not_made(lake: Lake, address: str, tmp
         body = {"name": "t", "schema": SCHEMA, "location": str(tmp_path / "later" / "t")}
         assert client.post(WHERE, json=body).status_code == 200
     assert not (tmp_path / "later").exists()
+
+
+def test_a_file_that_was_deleted_comes_back(lake: Lake, address: str, tmp_path: Path) -> None:
+    place = tmp_path / "landing" / "t"
+    properties = {"write.delete.mode": "copy-on-write"}
+    table = pyiceberg_catalog(address).create_table("shop.t", ROWS.schema, location=str(place), properties=properties)
+    table.append(ROWS)
+    (file,) = place.rglob("*.parquet")
+    table.delete("id > 0")
+    assert _ids(lake) == []
+    table.refresh().add_files([str(file)])
+    assert _ids(lake) == [1, 2, 3]

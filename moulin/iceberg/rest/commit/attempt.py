@@ -192,7 +192,9 @@ class Attempt:
             if rows.believed:
                 if VERIFIED not in state.properties:  # what looks for files to read begins here
                     operations.append(SetProperties({VERIFIED: str(state.head_version)}))
-                summary |= {BELIEVED: trust.mode(self.context.config, state.properties), AGAIN: "true"}
+                summary |= {BELIEVED: trust.mode(self.context.config, state.properties)}
+            if taken is not None and any(one.adopted is not None for one in taken.added):
+                summary[AGAIN] = "true"  # an engine that brings a file back after it deleted it means it
             self.tables.add(state.id)
             if taken is not None:
                 operations.append(taken)
