@@ -34,6 +34,7 @@ from moulin.console.api.requests import OPEN, ROLE, Console, NotModified, Reader
 from moulin.console.jaeger import app as jaeger
 from moulin.console.loki import app as loki
 from moulin.console.prometheus import app as prometheus
+from moulin.console.prometheus import forms
 from moulin.errors import InvalidInput, MoulinError, NotFound, PermissionDenied, Unsupported
 from moulin.ingest.flow import FlowWatch
 from moulin.network.answers import answer, answer_with
@@ -168,4 +169,5 @@ def mount(app: FastAPI, readers: Readers | None = None) -> None:
     app.mount(jaeger.PREFIX, jaeger.build(console))
     app.mount(loki.PREFIX, loki.build(console))
     app.mount(prometheus.PREFIX, prometheus.build(console))
+    state.rules.append(forms.rule(prometheus.PREFIX))
     assets.mount(app)
