@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +19,15 @@ def json_text(value: Any, indent: int | None = None) -> str:
 
 
 def _as_json(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
+    """Times are ISO 8601, bytes hexadecimal, decimals and everything else text."""
+    match value:
+        case bytes():
+            return value.hex()
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case date() | time():
+            return value.isoformat()
+    return str(value)
 
 
 def _without_nan(value: Any) -> Any:
@@ -53,3 +62,6 @@ def whole_numbers(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, Decimal) and value.as_tuple().exponent == 0
+
+
+__all__ = ["csv_cell", "json_text", "whole_numbers"]
