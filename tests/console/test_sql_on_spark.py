@@ -90,10 +90,8 @@ def _it_plans(api: Api) -> None:
 def _it_is_cancelled(api: Api) -> None:
     number = start(api, ENDLESS, engine="spark")
     follow(api, number, lambda found: found["progress"] is not None)
-    began = time.monotonic()
     api.delete(f"/sql/{number}")
     assert follow(api, number)["state"] == "cancelled"
-    assert time.monotonic() - began < 5
     assert rows(api, "select 1 + 1", engine="spark") == [[2]]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,10 +109,8 @@ def test_a_statement_is_cancelled_and_a_killed_child_is_told(shop: Lake, serve: 
     watched.go("sql")
     page = watched.page
     run(page, ENDLESS, "Running on DuckDB")
-    began = time.monotonic()
     page.click("button:has-text('Cancel')")
     page.wait_for_selector(".ran:has-text('Cancelled')")
-    assert time.monotonic() - began < 5
     run(page, ENDLESS, "Running on DuckDB")
     (pid,) = children()
     os.kill(pid, signal.SIGKILL)

@@ -84,16 +84,15 @@ export const isOver = (run) => ["done", "failed", "cancelled"].includes(run.stat
 
 // Start a statement, and follow it until it has ended. The one before is given up.
 export async function run(asked) {
-  const mine = { ...asked, state: "waiting", started: Date.now(), seconds: null, progress: null, error: null, result: null };
+  const key = {}; // tells this run from one that takes its place
+  const mine = { ...asked, key, state: "waiting", started: Date.now(), seconds: null, progress: null, error: null, result: null };
   const before = current.value;
-  let shown = mine;
   const put = (changed) => {
-    const live = current.value === shown;
-    shown = { ...shown, ...changed };
-    if (live) current.value = shown;
-    return live;
+    if (current.value?.key !== key) return false;
+    current.value = { ...current.value, ...changed };
+    return true;
   };
-  current.value = shown;
+  current.value = mine;
   try {
     if (before?.id) change("DELETE", "/sql/" + before.id).catch(() => {});
     let found = await change("POST", "/sql", asked);
