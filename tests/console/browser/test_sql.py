@@ -171,45 +171,6 @@ def test_two_tabs_run_statements_of_their_own_and_share_the_history(shop: Lake, 
     two.close()
 
 
-def test_the_sql_screen_works_by_keyboard_alone(shop: Lake, serve: Serve, watch: Watch) -> None:
-    watched = watch(serve(shop).port)
-    watched.go("")
-    page = watched.page
-    page.keyboard.press("Control+k")
-    page.keyboard.type("sql")
-    page.wait_for_selector("[role=option]:has-text('SQL')")
-    page.keyboard.press("Enter")
-    page.wait_for_selector(".editor .cm-content:focus")
-    page.keyboard.type("select * from sh")
-    page.wait_for_selector(".cm-tooltip li:has-text('shop')")
-    page.keyboard.press("Enter")
-    page.keyboard.type(".ord")
-    page.wait_for_selector(".cm-tooltip li:has-text('orders')")
-    page.keyboard.press("Enter")
-    page.keyboard.type(" order by id limit 30")
-    page.keyboard.press("Escape")
-    page.keyboard.press("Control+Enter")
-    page.wait_for_selector(".ran:has-text('30 rows × 4')")
-    for _ in range(20):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.getAttribute('role')") == "tab":
-            break
-    page.keyboard.press("ArrowRight")
-    page.wait_for_selector("[role=tab][aria-selected=true]:has-text('Chart')")
-    page.keyboard.press("ArrowLeft")
-    for _ in range(8):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.className") == "sheet":
-            break
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("End")
-    page.wait_for_selector(".sheet [aria-current=true][aria-rowindex='31']")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("dialog h2:has-text('Row 30')")
-    page.keyboard.press("Escape")
-    page.wait_for_selector("dialog", state="detached")
-
-
 def test_an_export_from_the_screen_is_the_result(shop: Lake, serve: Serve, watch: Watch, tmp_path: Path) -> None:
     access = AccessFile(tmp_path / "access.toml")
     secret = access.create("ann", Role.READ)
