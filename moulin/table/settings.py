@@ -46,10 +46,10 @@ class TableSettings(TableHandle):
     ) -> Outcome:
         """Add a column; rows that lack it, old and new, read as `default`.
 
-        With `from_sql`, an expression in the grammar of `update` over the other columns, all rows that there are get
-        their value: only the new column is written, beside the segments. Until all have it, the column is pending: it
-        reads as null and cannot be written. Reads, writes and compactions go on meanwhile. A call that was killed goes
-        on when it is made again.
+        With `from_sql`, an expression in the grammar of `update` over the other columns, all existing rows get
+        their value. Only the new column is written, in files beside the segments. Until all rows have it, the column is
+        pending: it reads as null and cannot be written. Reads, writes and compactions go on. Repeat a call that was
+        killed to resume it.
 
             orders.add_column("total", "double", from_sql="price * qty")
 
@@ -224,7 +224,7 @@ class TableSettings(TableHandle):
         return self._alter(SetNullable(name))
 
     def set_required(self, name: str) -> Outcome:
-        """Let a column be null no more. FailedPrecondition when a row of the newest version has a null in it.
+        """Make a column required. FailedPrecondition if a row of the newest version has a null in it.
 
         Older versions keep their nulls. Writers that were prepared before and bring a null get a Conflict.
 
@@ -236,7 +236,7 @@ class TableSettings(TableHandle):
         return self._alter(SetRequired(name))
 
     def set_doc(self, name: str, doc: str | None) -> Outcome:
-        """Comment on a column; None takes the comment away.
+        """Set the comment of a column; None removes it.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.set_doc("amount", "gross, in euro")
@@ -246,7 +246,7 @@ class TableSettings(TableHandle):
         return self._alter(SetDoc(name, doc))
 
     def set_default(self, name: str, default: Any) -> Outcome:
-        """What rows get that are written without the column from now on; None for null. Older rows stay as they are.
+        """Set the default of a column for rows that are written from now on. Older rows stay as they are.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.set_default("amount", 1.0)
@@ -279,7 +279,7 @@ class TableSettings(TableHandle):
         return self._set(SetProperties(check_properties(properties), tuple(remove)))
 
     def set_partitioning(self, fields: Sequence[str]) -> Outcome:
-        """Partition what is written from now on; older segments keep theirs.
+        """Set the partitioning of rows that are written from now on. Older segments keep theirs.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.set_partitioning(["bucket(4, id)"])
@@ -288,7 +288,7 @@ class TableSettings(TableHandle):
         return self._set(SetPartitioning(tuple(fields)))
 
     def set_sort_order(self, fields: Sequence[str]) -> Outcome:
-        """Sort what is written from now on, such as by ["region", "ts desc"]; older segments follow when compacted.
+        """Set the sort order, such as ["region", "ts desc"], of new segments. Older ones follow when compacted.
 
         >>> _ = lake.table("shop.orders").set_sort_order(["customer", "amount desc"])
         """
@@ -329,7 +329,7 @@ class TableSettings(TableHandle):
         return Outcome(drop_index(self._context, self._writable(), name))
 
     def update_indexes(self) -> Outcome:
-        """Let every index cover all segments that there are now.
+        """Extend every index to all present segments.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.create_index("customer")
