@@ -44,10 +44,10 @@ class TableSettings(TableHandle):
     ) -> Outcome:
         """Add a column; rows that lack it, old and new, read as `default`.
 
-        With `from_sql`, an expression in the grammar of `update` over the other columns, all rows that there are get
-        their value: only the new column is written, beside the segments. Until all have it, the column is pending: it
-        reads as null and cannot be written. Reads, writes and compactions go on meanwhile. A call that was killed goes
-        on when it is made again.
+        With `from_sql`, an expression over the other columns, all rows that there are get their value: only the new
+        column is written, beside the segments. It is in the grammar of `update` or, where Spark is at hand, any of
+        Spark's over single rows. Until all rows have it, the column is pending: it reads as null and cannot be written.
+        Reads, writes and compactions go on meanwhile. A call that was killed goes on when it is made again.
 
             orders.add_column("total", "double", from_sql="price * qty")
 
