@@ -23,6 +23,7 @@ from moulin.console.api import (
     lake,
     logs,
     machinery,
+    metrics,
     parts,
     session,
     tables,
@@ -31,6 +32,7 @@ from moulin.console.api import (
 )
 from moulin.console.api.requests import OPEN, ROLE, Console, NotModified, Readers
 from moulin.console.jaeger import app as jaeger
+from moulin.console.loki import app as loki
 from moulin.errors import InvalidInput, MoulinError, NotFound, PermissionDenied, Unsupported
 from moulin.ingest.flow import FlowWatch
 from moulin.network.answers import answer, answer_with
@@ -39,7 +41,21 @@ from moulin.network.callers import COOKIE_PATH, Role, RouteRule, caller
 PREFIX: Final = COOKIE_PATH
 _ROUTERS: Final = tuple(
     part.router
-    for part in (session, lake, events, tables, parts, history, changes, trash, machinery, access, logs, traces)
+    for part in (
+        session,
+        lake,
+        events,
+        tables,
+        parts,
+        history,
+        changes,
+        trash,
+        machinery,
+        access,
+        logs,
+        traces,
+        metrics,
+    )
 )
 LARGEST_BODY: Final = 1 << 20
 """Bytes of a request. Whoever logs in has no token yet."""
@@ -149,4 +165,5 @@ def mount(app: FastAPI, readers: Readers | None = None) -> None:
     state.rules.extend(rules())
     app.mount(PREFIX, build(console))
     app.mount(jaeger.PREFIX, jaeger.build(console))
+    app.mount(loki.PREFIX, loki.build(console))
     assets.mount(app)

@@ -16,7 +16,7 @@ from moulin.model.schema.evolution import loses_values
 from moulin.model.schema.nulls import newly_required
 from moulin.model.schema.schema import nested_ids
 from moulin.model.schema.values import NestedField, Schema
-from moulin.model.tags import shown
+from moulin.model.tags import shown, trust_marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +150,13 @@ class _Sides:
                 raise self.conflict(
                     f"property {key!r}", main.get(key), own.get(key), "Set it to the same value on both sides."
                 )
-        if not wanted:
+        marks = {
+            key: value for key, value in trust_marks(self.own.properties).items() if key not in self.main.properties
+        }
+        if not wanted and not marks:
             return None, ()
         kept = {key: value for key, value in self.main.properties.items() if key not in wanted}
-        return {**kept, **{key: own[key] for key in wanted if key in own}}, tuple(wanted)
+        return {**kept, **marks, **{key: own[key] for key in wanted if key in own}}, tuple(wanted)
 
     def conflict(self, what: str, on_main: object, on_branch: object, advice: str) -> Conflict:
         return Conflict(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from moulin.errors import InvalidInput
+from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.model.key.region import PROPERTY as REGIONS
+from moulin.model.key.region import RegionSpec
 from moulin.model.operations import AlterSchema, SetPartitioning, SetProperties, SetSortOrder
 from moulin.model.schema.change import (
     AddColumn,
@@ -44,10 +46,10 @@ class TableSettings(TableHandle):
     ) -> Outcome:
         """Add a column; rows that lack it, old and new, read as `default`.
 
-        With `from_sql`, an expression over the other columns, all rows that there are get their value: only the new
-        column is written, beside the segments. It is in the grammar of `update` or, where Spark is at hand, any of
-        Spark's over single rows. Until all rows have it, the column is pending: it reads as null and cannot be written.
-        Reads, writes and compactions go on meanwhile. A call that was killed goes on when it is made again.
+        With `from_sql`, an expression over the other columns, all existing rows get their value. It is in the grammar of
+        `update` or, where Spark is at hand, any of Spark's over single rows. Only the new column is written, in files
+        beside the segments. Until all rows have it, the column is pending: it reads as null and cannot be written.
+        Reads, writes and compactions go on. Repeat a call that was killed to resume it.
 
             orders.add_column("total", "double", from_sql="price * qty")
 
@@ -172,6 +174,31 @@ class TableSettings(TableHandle):
         self._writable()
         return cast(self._context, self._writable, self._keyed(), name, to_type(type, f"column {name}"), self._alter)
 
+    def set_regions(self, fields: Sequence[str] = ()) -> Outcome:
+        """Divide the keys of this table among writers by other fields from now on; without any, one writer has all.
+
+        Fields are transforms of key columns, such as "bucket(8, id)" or "area". Each combination of their values is a
+        region, which one process at a time may write. What was put before is flushed, puts wait, and no row is written
+        again: older segments are looked into by all regions. Fenced while another process has the table open for puts.
+
+        >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
+        >>> users.put({"name": "ann", "age": 41})
+        >>> _ = users.set_regions(["bucket(8, name)"])
+        >>> users.put({"name": "ann", "age": 42})
+        >>> users.properties["moulin.regions"], users.scan().to_pylist()
+        ('bucket(8, name)', [{'name': 'ann', 'age': 42}])
+        """
+        state, keyed = self._writable(), self._keyed()
+        if isinstance(fields, str):
+            raise InvalidInput(f"set_regions takes a list of fields: write [{fields!r}].")
+        text = ", ".join(fields)
+        if keyed is None:
+            raise FailedPrecondition(f"Table {state.full_name} has no primary key: only keys are divided into regions.")
+        RegionSpec.of(state.schema, {REGIONS: text})
+        if state.properties.get(REGIONS, "") == text:
+            return Outcome(state.head_version)
+        return Outcome(keyed.divide(text))
+
     def move_column(
         self, name: str, *, first: bool = False, after: str | None = None, before: str | None = None
     ) -> Outcome:
@@ -195,7 +222,7 @@ class TableSettings(TableHandle):
         return self._alter(SetNullable(name))
 
     def set_required(self, name: str) -> Outcome:
-        """Let a column be null no more. FailedPrecondition when a row of the newest version has a null in it.
+        """Make a column required. FailedPrecondition if a row of the newest version has a null in it.
 
         Older versions keep their nulls. Writers that were prepared before and bring a null get a Conflict.
 
@@ -207,7 +234,7 @@ class TableSettings(TableHandle):
         return self._alter(SetRequired(name))
 
     def set_doc(self, name: str, doc: str | None) -> Outcome:
-        """Comment on a column; None takes the comment away.
+        """Set the comment of a column; None removes it.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.set_doc("amount", "gross, in euro")
@@ -217,7 +244,7 @@ class TableSettings(TableHandle):
         return self._alter(SetDoc(name, doc))
 
     def set_default(self, name: str, default: Any) -> Outcome:
-        """What rows get that are written without the column from now on; None for null. Older rows stay as they are.
+        """Set the default of a column for rows that are written from now on. Older rows stay as they are.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.set_default("amount", 1.0)
@@ -250,7 +277,7 @@ class TableSettings(TableHandle):
         return self._set(SetProperties(check_properties(properties), tuple(remove)))
 
     def set_partitioning(self, fields: Sequence[str]) -> Outcome:
-        """Partition what is written from now on; older segments keep theirs.
+        """Set the partitioning of rows that are written from now on. Older segments keep theirs.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.set_partitioning(["bucket(4, id)"])
@@ -259,7 +286,7 @@ class TableSettings(TableHandle):
         return self._set(SetPartitioning(tuple(fields)))
 
     def set_sort_order(self, fields: Sequence[str]) -> Outcome:
-        """Sort what is written from now on, such as by ["region", "ts desc"]; older segments follow when compacted.
+        """Set the sort order, such as ["region", "ts desc"], of new segments. Older ones follow when compacted.
 
         >>> _ = lake.table("shop.orders").set_sort_order(["customer", "amount desc"])
         """
@@ -300,7 +327,7 @@ class TableSettings(TableHandle):
         return Outcome(drop_index(self._context, self._writable(), name))
 
     def update_indexes(self) -> Outcome:
-        """Let every index cover all segments that there are now.
+        """Extend every index to all present segments.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.create_index("customer")

@@ -27,7 +27,7 @@ from moulin.model.entities import TableState
 from moulin.model.filling import computed_marks
 from moulin.model.ids import new_id, new_snapshot_id
 from moulin.model.names import check_new_name, full_name
-from moulin.model.tags import in_quarantine, shown
+from moulin.model.tags import shown, trust_marks
 
 CLONE = "clone"
 
@@ -80,7 +80,7 @@ def clone(
             properties={
                 **shown(state.properties),
                 **computed_marks(state.properties),
-                **in_quarantine(state.properties),
+                **trust_marks(state.properties),
             },
             time_classes=row.time_classes,
             deltas=0,

@@ -14,6 +14,7 @@ export const SCREENS = [
   ["branches", "Branches", () => import("./screens/branches.js")],
   ["logs", "Logs", () => import("./screens/logs.js"), "Telemetry"],
   ["traces", "Traces", () => import("./screens/traces.js")],
+  ["metrics", "Metrics", () => import("./screens/metrics.js")],
   ["streams", "Streams", () => import("./screens/streams.js"), "Machinery"],
   ["tasks", "Tasks", () => import("./screens/tasks.js")],
   ["trash", "Trash", () => import("./screens/trash.js")],

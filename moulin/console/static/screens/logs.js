@@ -14,7 +14,7 @@ const EMPTY = { items: [], next: null, rows: null, chart: null, facets: null, er
 
 const columns = (open) => [
   { name: "time", width: "16.5em", show: (row) => html`<button class="plain mono" onClick=${() => open(row)} aria-label=${`Open the record of ${instant(row.time)}`}>${instant(row.time)}</button>` },
-  { name: "level", width: "6em", show: (row) => html`<${Level} level=${row.level} />` },
+  { name: "level", width: "7em", show: (row) => html`<${Level} level=${row.level} />` },
   { name: "service", width: "10em", show: (row) => html`<span class="cell">${plain(row.service ?? "")}</span>` },
   { name: "body", show: (row) => html`<span class="cell mono wide" title=${plain(row.body ?? "")}>${plain(row.body ?? "")}</span>` },
   { name: "trace", width: "8em", show: (row) => (row.trace_id ? html`<a class="mono" href=${`#/traces/${encodeURIComponent(row.trace_id)}/${row.time}`} aria-label=${`Trace ${plain(row.trace_id)}`}>${plain(row.trace_id.slice(0, 8))}</a>` : "") },

@@ -1,6 +1,6 @@
 """What the updates of a commit come to: the lake's own operations on one table. What no operation does is a 400."""
 
-# Decisions: docs/decisions/0161, docs/decisions/0504
+# Decisions: docs/decisions/0161, docs/decisions/0504, docs/decisions/0632
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, SortOrder
 from moulin.model.operations import AlterSchema, Operation, Overwrite, Restore, SetProperties, SetSortOrder
 from moulin.model.schema.change import ReplaceColumns
-from moulin.model.schema.values import StructType
-from moulin.model.tags import MAIN, REF_OPTIONS, REF_PREFIX, Ref, is_internal
+from moulin.model.schema.values import Schema, StructType
+from moulin.model.tags import LOCATION, MAIN, REF_OPTIONS, REF_PREFIX, ExpiredSnapshots, Ref, is_internal
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +31,18 @@ class CommitPlan:
     snapshot: Json | None
 
 
-def plan(state: TableState, wanted: Wanted, base: Json) -> CommitPlan:
-    """What the updates come to for an existing table, whose metadata is `base`."""
-    location = base["location"]
+def plan(state: TableState, wanted: Wanted, base: Json, asked: str | None) -> CommitPlan:
+    """What the updates come to for an existing table, whose metadata is `base`.
+
+    `asked` is the location that they ask for, None for the table's own folder.
+    """
     if wanted.uuid not in (None, str(state.id)):
         raise InvalidInput(f"The UUID of {state.full_name} is {state.id}, and stays.")
-    moved = wanted.location is not None and wanted.location.rstrip("/") != location
     if wanted.replaces and wanted.schema is None and not wanted.snapshots:
         raise Unsupported(
             f"The branch {MAIN!r} of {state.full_name} stays: it goes only with a current schema, as REPLACE TABLE "
             "sends it, or with new rows. Delete the rows, or drop the table."
         )
-    anew = wanted.replaces or (not base["refs"] and wanted.schema is not None)
-    if moved and not anew:  # a table that begins anew gets the place that the catalog chose
-        raise Unsupported(f"{state.full_name} lies in {location}, and stays there.")
     rolling_back = wanted.main is not None and not wanted.snapshots
     snapshot = None if rolling_back else current(wanted)
     empty = not base["refs"].get(MAIN) and not state.schema.identifier_field_ids
@@ -57,6 +55,10 @@ def plan(state: TableState, wanted: Wanted, base: Json) -> CommitPlan:
     removed = tuple(key for key in wanted.removed if key in state.properties)
     if any(is_internal(key) for key in removed):
         raise InvalidInput("Branches, tags and statistics are removed by updates of their own, not as properties.")
+    if wanted.location is not None and asked is None and LOCATION in state.properties:
+        removed = (*removed, LOCATION)
+    elif wanted.location is not None and asked is not None and asked != state.properties.get(LOCATION):
+        changed[LOCATION] = asked
     named, unnamed = _settings(state, wanted, base)
     changed, removed = {**changed, **named}, (*removed, *unnamed)
     if changed or removed:
@@ -75,16 +77,15 @@ def _replaced(state: TableState, wanted: Wanted) -> tuple[TableState, list[Opera
     """As `_layout`, for a table that begins anew: its rows go, so that its columns may be any others."""
     if state.schema.identifier_field_ids:
         raise Unsupported(f"{state.full_name} has a primary key: drop it and make another in its place.")
-    schema = state.schemas.get(wanted.schema) if isinstance(wanted.schema, int) else wanted.schema
     operations: list[Operation] = []
-    if schema is not None and not shapes.same_fields(schema, state.schema):
+    for schema in _schemas(state, wanted):
+        if shapes.same_fields(schema, state.schema):
+            continue
         if schema.identifier_field_ids:
             raise Unsupported("A table gets its key when it is made: drop it, and make one with identifier fields.")
         changes = (ReplaceColumns(StructType(*schema.fields)),)
         operations.append(AlterSchema(changes))
         state = altered(state, changes)
-    elif isinstance(wanted.schema, int) and schema is None:
-        raise InvalidInput(f"{state.full_name} has no schema {wanted.schema}.")
     if (spec := _changed_spec(state, wanted)) is not None:
         operation, state = shapes.changed_spec(state, spec)
         operations.append(operation)
@@ -93,24 +94,29 @@ def _replaced(state: TableState, wanted: Wanted) -> tuple[TableState, list[Opera
     return state, operations
 
 
+def _schemas(state: TableState, wanted: Wanted) -> list[Schema]:
+    """The schemas that become current one after the other: a transaction may change columns several times."""
+    if not isinstance(wanted.schema, int):
+        return wanted.steps
+    if wanted.schema not in state.schemas:
+        raise InvalidInput(f"{state.full_name} has no schema {wanted.schema}.")
+    return [*wanted.steps, state.schemas[wanted.schema]]
+
+
 def _layout(state: TableState, wanted: Wanted) -> tuple[TableState, list[Operation]]:
     """What leads to the schema, spec and order that are asked for, and the table as that leaves it.
 
     A spec or order that rests on columns of before comes first: then columns that it no longer rests on can go.
     """
-    schema = state.schemas.get(wanted.schema) if isinstance(wanted.schema, int) else wanted.schema
-    if isinstance(wanted.schema, int) and schema is None:
-        raise InvalidInput(f"{state.full_name} has no schema {wanted.schema}.")
-    if schema is not None and shapes.same_fields(schema, state.schema):
-        schema = None
+    schemas = _schemas(state, wanted)
     operations: list[Operation] = []
     known = set(state.schema.field_ids)
     ordered = False
     for after_schema in (False, True):
-        if after_schema and schema is not None:
-            changes, made = shapes.schema_changes(state, schema)
-            operations.append(AlterSchema(changes))
-            state = replace(state, schemas={**state.schemas, made.schema_id: made}, schema_id=made.schema_id)
+        for schema in schemas if after_schema else ():
+            if not shapes.same_fields(schema, state.schema):
+                changes, state = shapes.schema_changes(state, schema)
+                operations.append(AlterSchema(changes))
         spec = _changed_spec(state, wanted)
         if spec is not None and (after_schema or {one.source_id for one in spec.fields} <= known):
             operation, state = shapes.changed_spec(state, spec)
@@ -177,11 +183,33 @@ def _settings(state: TableState, wanted: Wanted, base: Json) -> tuple[dict[str, 
             raise InvalidInput(f"The table has no snapshot {snapshot_id}, or no longer: it cannot get statistics.")
         else:
             changed[key] = json.dumps(statistics, sort_keys=True)
+    changed |= _expired(state, wanted, base)
     stored = state.properties
     return (
         {key: value for key, value in changed.items() if stored.get(key) != value},
         tuple(key for key in removed if key in stored),
     )
+
+
+def _expired(state: TableState, wanted: Wanted, base: Json) -> dict[str, str]:
+    """What is noted of snapshots that go: versions before the oldest that stays, and which of the later ones.
+
+    Ids that the table does not have are passed over: they went before.
+    """
+    listed = {one["snapshot-id"]: int(one["summary"][documents.VERSION_KEY]) for one in base["snapshots"]}
+    gone = listed.keys() & set(wanted.expired)
+    if not gone:
+        return {}
+    refs = {name: ref["snapshot-id"] for name, ref in base["refs"].items() if wanted.refs.get(name, ref) is not None}
+    refs |= {name: ref["snapshot-id"] for name, ref in wanted.refs.items() if ref is not None}
+    if held := sorted(name for name, snapshot_id in refs.items() if snapshot_id in gone):
+        raise InvalidInput(f"Snapshot {refs[held[0]]} is named {held[0]!r}, and stays: remove or move that ref first.")
+    before = ExpiredSnapshots.of(state.properties)
+    named = {snapshot_id for name, snapshot_id in refs.items() if name != MAIN}
+    staying = [version for one, version in listed.items() if one not in gone and one not in named]
+    oldest = max(before.before, min(staying, default=state.head_version))
+    later = {one for one in gone | (before.ids & listed.keys()) if listed[one] >= oldest}
+    return ExpiredSnapshots(oldest, frozenset(later)).properties()
 
 
 def _changed_spec(state: TableState, wanted: Wanted) -> PartitionSpec | None:
