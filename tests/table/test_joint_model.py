@@ -419,7 +419,16 @@ class World:
 
             location = project(lake.context, sheet.table.id).location
             sheet.note()  # a projection folds first
-            assert shown(StaticTable.from_metadata(location).scan().to_arrow().to_pylist()) == sheet.rows
+            found = shown(StaticTable.from_metadata(location).scan().to_arrow().to_pylist())
+            assert differences(found, sheet.rows) == {}, (name, location)
+
+
+def differences(found: Rows, wanted: Rows) -> dict[int, Any]:
+    return {
+        key: (found.get(key), wanted.get(key))
+        for key in found.keys() | wanted.keys()
+        if found.get(key) != wanted.get(key)
+    }
 
 
 def shown(rows: list[dict[str, Any]]) -> Rows:
