@@ -46,10 +46,10 @@ class TableSettings(TableHandle):
     ) -> Outcome:
         """Add a column; rows that lack it, old and new, read as `default`.
 
-        With `from_sql`, an expression in the grammar of `update` over the other columns, all existing rows get
-        their value. Only the new column is written, in files beside the segments. Until all rows have it, the column is
-        pending: it reads as null and cannot be written. Reads, writes and compactions go on. Repeat a call that was
-        killed to resume it.
+        With `from_sql`, an expression over the other columns, all existing rows get their value. It is in the grammar
+        of `update` or, where Spark is at hand, any of Spark's over single rows. Only the new column is written, in
+        files beside the segments. Until all rows have it, the column is pending: it reads as null and cannot be
+        written. Reads, writes and compactions go on. Repeat a call that was killed to resume it.
 
             orders.add_column("total", "double", from_sql="price * qty")
 
