@@ -18,7 +18,7 @@ def lake() -> moulin.Lake:
     return opened
 
 
-@dg.asset(partitions_def=days)
+@dg.asset(partitions_def=days)  # type: ignore[untyped-decorator] # of mypy where Dagster is not installed
 def orders(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
     """The request id makes the append happen once: a run that is repeated finds it done."""
     day = date.fromisoformat(context.partition_key)
@@ -28,7 +28,7 @@ def orders(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
     return dg.MaterializeResult(metadata={"version": done.version})
 
 
-@dg.asset(deps=[orders])
+@dg.asset(deps=[orders])  # type: ignore[untyped-decorator]
 def totals() -> dg.MaterializeResult:
     with lake() as opened:
         amounts = opened.table("shop.orders").to_arrow(columns=["amount"])["amount"].to_pylist()
