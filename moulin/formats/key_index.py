@@ -45,6 +45,8 @@ _TAIL: Final = 64 << 10  # read first: the footer, and of small indexes all the 
 _LIMIT: Final = 1 << 31
 _PROBED: Final = 1 << 16  # hashes whose bits are computed at once: all of a large segment's would take 80 bytes a row
 
+_ZSTD: Final = pa.Codec("zstd")
+
 Fetch = Callable[[int, int], bytes]
 
 
@@ -172,12 +174,22 @@ def filter_holds(bloom: npt.NDArray[np.uint8], hashes: Hashes) -> npt.NDArray[np
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some consecutive entries, decoded. `keys` is a NumPy array of fixed-width keys, or an Arrow binary array."""
+    """Some consecutive entries. `keys` is a NumPy array of fixed-width keys, or an Arrow binary array."""
 
     start: int
     keys: Any
-    row_ids: Integers | None
+    packed: bytes  # the block as the file has it, if it has row ids: most look-ups want none
+    planes: int
     nbytes: int
+
+    @property
+    def row_ids(self) -> Integers | None:
+        """The row id of each entry, -1 where it follows from the position; None if all do. They are decoded here."""
+        if not self.packed:
+            return None
+        body = memoryview(_ZSTD.decompress(self.packed[4:], struct.unpack_from("<I", self.packed)[0]))
+        stored = body[len(body) - 8 * len(self.keys) :]
+        return integers_from_planes(stored) if self.planes else np.frombuffer(stored, "<i8")
 
     def find_one(self, key: bytes) -> int | None:
         """The position of a key in the block."""
@@ -206,7 +218,7 @@ class Block:
         return np.asarray(found.is_valid()), np.asarray(found.fill_null(0)).astype(np.int64)
 
 
-def _numpy_keys(data: bytes | npt.NDArray[np.uint8], width: int) -> npt.NDArray[Any]:
+def _numpy_keys(data: bytes | memoryview | npt.NDArray[np.uint8], width: int) -> npt.NDArray[Any]:
     """Fixed-width keys as numbers or byte strings that compare as their bytes do."""
     if width == 8:
         return np.frombuffer(data, ">u8").astype(np.uint64)
@@ -327,6 +339,11 @@ class KeyIndex:
         ranks[order] = before
         return ranks[self.blocks :] - 1
 
+    def starts_of(self, numbers: Integers) -> Integers:
+        """The position of the first entry of each of these blocks."""
+        found: Integers = self._starts[numbers]
+        return found
+
     def firsts(self) -> list[tuple[bytes, int]]:
         """The first key of every block, and how many keys it has."""
         counts = np.diff(self._starts, append=self.rows).tolist()
@@ -360,27 +377,25 @@ class KeyIndex:
         if not 8 <= size <= _LIMIT:
             raise self._damaged(f"has a block at byte {int(self._offsets[number])} of impossible size")
         try:
-            body = pa.decompress(data[4:], decompressed_size=size, codec="zstd", asbytes=True)
+            body = memoryview(_ZSTD.decompress(data[4:], size))
             count, flags = struct.unpack_from("<II", body)
         except (pa.ArrowException, struct.error, OSError) as error:
             raise self._damaged(f"has a block that cannot be decoded ({error})") from error
         end = len(body) - 8 * rows * (flags & _ROW_IDS)
         if count != rows or flags & ~_ROW_IDS != self._planes or end < 8:
             raise self._damaged(f"has a block of {count} entries where {rows} are due")
-        keys = self._decode_keys(self._plain(body[8:end], rows) if self._planes else body[8:end], rows)
-        ids = None
-        if flags & _ROW_IDS:
-            ids = integers_from_planes(body[end:]) if self._planes else np.frombuffer(body[end:], "<i8")
-        return Block(int(self._starts[number]), keys, ids, len(body))
+        keys = self._keys_from_planes(body[8:end], rows) if self._planes else self._decode_keys(body[8:end], rows)
+        return Block(int(self._starts[number]), keys, data if flags & _ROW_IDS else b"", self._planes, len(body))
 
-    def _plain(self, data: bytes, rows: int) -> bytes:
-        """Keys in planes as they are without."""
+    def _keys_from_planes(self, data: memoryview, rows: int) -> Any:
         width, order, head = (self.width, ">", rows * self.width) if self.width else (4, "<", 4 * (rows + 1))
         if len(data) < head:
             raise self._damaged("has keys that are cut short")
-        return from_planes(data[:head], width, order=order).tobytes() + data[head:]
+        if width == 8 and len(data) == head:
+            return from_planes(data, width, order="<")  # the words of such keys are what `_numpy_keys` makes of them
+        return self._decode_keys(from_planes(data[:head], width, order=order).tobytes() + bytes(data[head:]), rows)
 
-    def _decode_keys(self, data: bytes, rows: int) -> Any:
+    def _decode_keys(self, data: bytes | memoryview, rows: int) -> Any:
         if self.width:
             if len(data) != rows * self.width:
                 raise self._damaged("has keys of the wrong length")
