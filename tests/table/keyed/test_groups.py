@@ -64,7 +64,8 @@ def test_threads_that_ask_at_once_get_their_rows(lake: Lake, items: Table) -> No
 def test_a_damaged_row_group_is_an_error_for_whoever_asks_for_its_rows(lake: Lake, items: Table) -> None:
     segment = max(lake.catalog.segments(items.id, items.version), key=lambda one: one.facts.rows)
     path = lake.store.local_path(segment.facts.path)
-    assert path is not None
+    if path is None:
+        pytest.skip("files are damaged in folders only")
     data = bytearray(path.read_bytes())
     for at in range(100, len(data) // 4, 64):
         data[at] ^= 0xFF
