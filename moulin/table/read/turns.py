@@ -11,8 +11,11 @@ for a moment every now and then, and whoever waits goes on.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Iterator
 from time import monotonic, sleep
-from typing import Final
+from typing import Final, TypeVar
+
+_T = TypeVar("_T")
 
 _SPAN: Final = 0.0005  # seconds for which a thread keeps the lock while a scan may wait for it
 _PAUSE: Final = 0.00002  # the system makes about a tenth of a millisecond of it
@@ -36,6 +39,17 @@ class Turns:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self.scans -= 1
+
+    def during(self, items: Iterable[_T]) -> Iterator[_T]:
+        """The same items; making each of them is part of a scan, and what is done with it is not."""
+        iterator = iter(items)
+        while True:
+            with self:
+                try:
+                    item = next(iterator)
+                except StopIteration:
+                    return
+            yield item
 
     def give_way(self) -> None:
         """To be called before every short piece of work while `scans` is not 0."""
