@@ -1,16 +1,19 @@
 """Hooks of MkDocs: pages of the repository's root join the site, and links to code, which is not there, become text.
 
-`llms.txt` lists the pages for language models.
+`llms.txt` lists the pages for language models. The build ends with the blocks of code that the tests do not run.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+
+from tests.docs.pages import blocks
 
 ROOT = Path(__file__).parents[1]
 _FROM_ROOT = ("ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
@@ -51,6 +54,10 @@ def on_post_build(config: Any) -> None:
     pages = _listed(config.nav)
     text = f"# {config.site_name}\n\n> {config.site_description}\n\n" + "\n".join(pages) + "\n"
     (Path(config.site_dir) / "llms.txt").write_text(text, encoding="utf-8")
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        for block in blocks(page.read_text(encoding="utf-8")):
+            if block.why is not None:
+                sys.stdout.write(f"not run: {page.relative_to(ROOT)}, line {block.line}: {block.why}\n")
 
 
 def _listed(nav: Any) -> list[str]:

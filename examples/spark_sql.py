@@ -17,7 +17,7 @@ first = visits.version
 visits.delete_where("page = '/page/3'")
 visits.compact()
 
-pages = lake.sql("select count(distinct page) as pages from web.visits").first()["pages"]
-then = lake.sql(f"select count(distinct page) as pages from web.visits version as of {first}").first()["pages"]
-print(f"{pages} pages now, {then} at version {first}; {visits.scan().count()} rows without Spark")
+(now,) = lake.sql("select count(distinct page) as pages from web.visits").collect()
+(then,) = lake.sql(f"select count(distinct page) as pages from web.visits version as of {first}").collect()
+print(f"{now.pages} pages now, {then.pages} at version {first}; {visits.scan().count()} rows without Spark")
 lake.close()

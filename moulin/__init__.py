@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from moulin.table.compact.compaction import Compaction
     from moulin.table.compact.move import Move
     from moulin.table.edit.merge_builder import MergeBuilder
-    from moulin.table.erase.erase import Erasure
+    from moulin.table.erase.erasure import Erasure
     from moulin.table.index.index import IndexInfo
     from moulin.table.ports import Backfilled, Duck, Export, Exporter, Spark
     from moulin.table.publishing import Publication
@@ -93,7 +93,7 @@ _HOMES = {
     "CommitInfo": "moulin.model.entities",
     "Compaction": "moulin.table.compact.compaction",
     "Database": "moulin.model.entities",
-    "Erasure": "moulin.table.erase.erase",
+    "Erasure": "moulin.table.erase.erasure",
     "Export": "moulin.table.ports",
     "Feed": "moulin.table.read.feed",
     "IndexInfo": "moulin.table.index.index",
@@ -129,19 +129,28 @@ def connect(
     certificate: str | Path | None = None,
     **settings: Unpack[Settings],
 ) -> Lake:
-    """Open a lake, made when missing.
+    """Open a lake. A folder that does not exist is created.
 
-    `uri` is a folder (catalog and files in one place) or a postgresql:// address with `storage`, the folder or object
-    store for the files. `storage_options` go to the object store, and `base_options` to those of base paths, by the
-    names of these; without them MOULIN_BASE_OPTIONS, a JSON object of the same form, is used. `spark` is a session or a
-    master address to use instead of a local one.
-    A grpc://host:9560 address (grpcs:// with TLS) is a lake behind `moulin serve`. The server knows where the files
-    are; `token` is the secret it may ask for, else MOULIN_TOKEN, and `certificate` a PEM file of authorities to trust.
-    With `read_only`, `uri` is the lake's storage, a folder or an object store such as s3://bucket/prefix, and its
-    catalog is not needed: the lake is what the manifests there say, `refresh()` follows it, and nothing is written.
+    `uri` is a folder, with the catalog and the files in it, or a postgresql:// address with `storage`, the folder or
+    object store for the files. `storage_options` are for that store, such as region and endpoint. `base_options` has
+    those of base paths, by their names; the default is MOULIN_BASE_OPTIONS, a JSON object of the same form.
+
+    A grpc://host:9560 address (grpcs:// with TLS) opens a lake behind `moulin serve`, which knows where the files are.
+    `token` is the secret that the server asks for (default: MOULIN_TOKEN). `certificate` is a PEM file of authorities.
+
+    With `read_only`, `uri` is the storage of a lake, a folder or an object store such as s3://bucket/prefix. The
+    catalog is not needed: the lake is read from its manifests, `refresh()` follows it, and nothing is written.
+
     A branch follows the address: "./lake@exp", "postgresql://host/db@exp", "grpc://host:9560@exp",
     "s3://bucket/prefix@exp". "./lake@exp/", with a slash, is a folder of that name.
-    `settings` are the knobs of `moulin.config.Config`.
+
+    `spark` is a Spark session, or the address of a master, to use instead of a local Spark. `settings` are those of
+    `moulin.config.Config`.
+
+    >>> lake = moulin.connect("./new-lake")
+    >>> lake.create_database("shop").name
+    'shop'
+    >>> lake.close()
     """
     from moulin.lake import Lake
     from moulin.storage.address import split_branch

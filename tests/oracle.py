@@ -24,6 +24,7 @@ import sqlalchemy as sa
 
 from moulin.catalog.catalog import Catalog
 from moulin.catalog.replica import ReplicaCatalog
+from moulin.catalog.segments import key_indexes
 from moulin.catalog.sql import schema as s
 from moulin.catalog.upkeep import erasure
 from moulin.errors import MoulinError
@@ -167,7 +168,9 @@ class _Asker:
                 number = found.number or 0
                 return self._segment(path, found.owner, oldest) or self._staged(number) or self._reserved(path, number)
             case FileKind.KEY_INDEX:
-                return self._segment(paths.parse_key_index_path(path) or "", found.owner, oldest)
+                return self._segment(paths.parse_key_index_path(path) or "", found.owner, oldest) or self._adopted(
+                    path, found, oldest
+                )
             case FileKind.VECTORS:
                 d, p = s.deletion_vectors, s.segment_spans
                 used = sa.and_(p.c.vector_id == d.c.id, p.c.segment == d.c.segment)
@@ -222,6 +225,16 @@ class _Asker:
         query = sa.select(g.c.number).join(p, p.c.segment == g.c.number)
         used = self._any(query.where(g.c.path == path, self._seen(table_id, oldest)))
         return "a version that is kept has the segment" if used else ""
+
+    def _adopted(self, path: str, found: KnownFile, oldest: int) -> str:
+        """A key index whose segment is a file of somebody else."""
+        assert found.owner is not None
+        g, p = s.segments, s.segment_spans
+        query = sa.select(g.c.number).join(p, p.c.segment == g.c.number).where(g.c.number == found.number)
+        for number in self.connection.execute(query.where(self._seen(found.owner, oldest))).scalars().all():
+            if path in {index.path for index in key_indexes.of_segments(self.connection, [number])}:
+                return "a version that is kept has its segment"
+        return ""
 
     def _staged(self, number: int) -> str:
         h = s.staged_segments

@@ -13,7 +13,11 @@ import urllib.request
 from pyspark.sql import SparkSession
 
 address, package, *ivy = sys.argv[1:]
-settings = {"spark.jars.packages": package, "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+settings: dict[str, bool | float | int | str | None] = {
+    "spark.jars.packages": package,
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
 if ivy:
     settings["spark.jars.ivy"] = ivy[0]
 for name, warehouse in (("nightly", "lake@nightly"), ("lake", "lake")):

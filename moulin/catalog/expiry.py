@@ -14,13 +14,14 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import refs
-from moulin.catalog.segments import bases, column_sets
+from moulin.catalog.segments import bases, column_sets, key_indexes
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.clock import NANOS
 from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.catalog.sql.pool import chunks
 from moulin.catalog.streams import tokens
 from moulin.catalog.tasks import merge_tasks
+from moulin.model.names import full_name
 from moulin.model.tags import MAX_SNAPSHOT_AGE, kept_for
 from moulin.storage import paths
 
@@ -97,7 +98,7 @@ def expire(draft: Draft, row: Any, database: str, version: int) -> Expired:
     """Promise the versions of a table before `version` no longer. `forget` removes what only they needed."""
     draft.connection.execute(s.tables.update().where(s.tables.c.id == row.id).values(oldest_version=version))
     add_rows(draft, s.tables, [row.id])
-    return Expired(row.id, f"{database}.{row.name}", version)
+    return Expired(row.id, full_name(database, row.name), version)
 
 
 def forget(
@@ -135,14 +136,14 @@ def _forget_segments(connection: sa.Connection, table_id: UUID, removed: Mapping
     garbage = []
     for block in chunks(sorted(removed)):
         unused = sa.and_(g.c.number.in_(block), ~sa.exists().where(p.c.segment == g.c.number))
-        rows = connection.execute(sa.select(g.c.number, g.c.path, g.c.size, g.c.index_size).where(unused)).all()
+        rows = connection.execute(sa.select(g.c.number, g.c.path, g.c.size).where(unused)).all()
         garbage += [
             Garbage(row.path, row.size, "expired segment", table_id, row.number, removed[row.number])
             for row in rows
             if not paths.is_adopted(row.path)
         ]
-        indexes = [row for row in rows if row.index_size]
-        garbage += [Garbage(paths.key_index_path(row.path), row.index_size, "expired key index") for row in indexes]
+        indexes = key_indexes.of_segments(connection, [row.number for row in rows])
+        garbage += [Garbage(index.path, index.size, "expired key index") for index in indexes]
         connection.execute(g.delete().where(g.c.number.in_([row.number for row in rows])))
     return garbage
 

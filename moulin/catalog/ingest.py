@@ -38,6 +38,7 @@ from moulin.model.ingest import (
     StreamRegistration,
     Token,
 )
+from moulin.model.names import full_name
 from moulin.storage import paths
 
 Mutation = Callable[[str], AbstractContextManager[Draft]]
@@ -251,7 +252,9 @@ class IngestCatalog:
             tables.find(write.connection, parent.id, table_id, include_dropped=True)
         row = tables.find_by_id(write.connection, table_id, dropped_after=write.now)
         if tables.load(write.connection, row).schema.identifier_field_ids:
-            raise FailedPrecondition(f"Table {row.database}.{row.name} has a key; only event tables take streams.")
+            raise FailedPrecondition(
+                f"Table {full_name(row.database, row.name)} has a key; only event tables take streams."
+            )
 
     def _result(
         self, write: Write, versions: tuple[int, ...], stream_ids: Sequence[UUID], *, replayed: bool

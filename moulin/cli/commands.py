@@ -78,7 +78,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             "Load files into a table, each once: run it again when it was interrupted, or when there are new files.",
             needs=(_SPARK,),
         ),
-        "get": Entry("tables.get", "Show the row of a key; exit 1 when there is none."),
+        "get": Entry("tables.get", "Show the row of a key; exit 1 if it does not exist."),
         "collect": Entry(
             "services.ingest",
             "Take telemetry (OTLP) and rows from senders, until stopped; Ctrl-C stores what was taken first.",

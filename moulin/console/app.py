@@ -23,6 +23,7 @@ from moulin.console.api import (
     lake,
     logs,
     machinery,
+    metrics,
     parts,
     session,
     tables,
@@ -39,7 +40,21 @@ from moulin.network.callers import COOKIE_PATH, Role, RouteRule, caller
 PREFIX: Final = COOKIE_PATH
 _ROUTERS: Final = tuple(
     part.router
-    for part in (session, lake, events, tables, parts, history, changes, trash, machinery, access, logs, traces)
+    for part in (
+        session,
+        lake,
+        events,
+        tables,
+        parts,
+        history,
+        changes,
+        trash,
+        machinery,
+        access,
+        logs,
+        traces,
+        metrics,
+    )
 )
 LARGEST_BODY: Final = 1 << 20
 """Bytes of a request. Whoever logs in has no token yet."""

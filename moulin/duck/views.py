@@ -20,6 +20,7 @@ from moulin.duck.source import DECLARES, Source, asked_late
 from moulin.errors import NotFound, Unsupported
 from moulin.lake import Lake
 from moulin.model.entities import TableState, ViewQuery
+from moulin.model.names import full_name
 from moulin.table.context import Context
 from moulin.table.pins import Hold
 
@@ -194,7 +195,7 @@ def _refusal(name: Name, query: ViewQuery, reason: str) -> str:
         columns = no_rows(query.schema)
     except Unsupported:
         columns = "SELECT NULL AS unreadable WHERE false"
-    said = f"View {'.'.join(name)} cannot be read in DuckDB: {reason}. Read it on Spark."
+    said = f"View {full_name(*name)} cannot be read in DuckDB: {reason}. Read it on Spark."
     return asked_late(columns, f"error({quoted_text(said)})")
 
 

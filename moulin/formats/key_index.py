@@ -1,10 +1,10 @@
 """The key index of a segment: its keys in order, in blocks, with row ids and a Bloom filter.
 
 Bytes: docs/formats/key_index.md. A segment of a keyed table is sorted by key, so the position of a key in the index is
-the position of its row.
+the position of its row. The index of a segment in another order, such as an adopted file, holds the positions.
 """
 
-# Decisions: docs/decisions/0341
+# Decisions: docs/decisions/0341, docs/decisions/0610
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ from moulin.model.layout.murmur3 import hash_bytes, hash_longs
 _MAGIC: Final = b"MKIX"
 _PLAIN_FORMAT: Final = 1
 _FORMAT: Final = 2
+_PLACED_FORMAT: Final = 3
 _ROW_IDS: Final = 1  # flags of a block
 _PLANES: Final = 2
+_POSITIONS: Final = 4
+_FLAGS: Final = {_PLAIN_FORMAT: 0, _FORMAT: _PLANES, _PLACED_FORMAT: _PLANES | _POSITIONS}  # of every block of a format
 _FOOTER: Final = struct.Struct("<QQQIIIHHBBHI4s")
 _INHERITED: Final = -1
 _FILTER_BLOCK: Final = 512
@@ -65,27 +68,30 @@ def hash_keys(keys: pa.Array) -> Hashes:
     return hash_bytes(np.frombuffer(buffer or b"", np.uint8), ends[:-1], np.diff(ends))
 
 
-def encode_key_index(keys: pa.Array, row_ids: Integers | None) -> bytes:
+def encode_key_index(keys: pa.Array, row_ids: Integers | None, positions: Integers | None = None) -> bytes:
     """The index of keys, one at least, in ascending order. A row id of -1 follows from the position.
 
-    A key may come more than once, after rows of a segment were erased: all but the first are of erased rows.
+    `positions` are those of their rows, which need not be all of the segment's; None: 0, 1, 2, and so on. Then a key
+    may come more than once, after rows of a segment were erased: all but the first are of erased rows.
     """
     rows = len(keys)
+    version = _FORMAT if positions is None else _PLACED_FORMAT
     width = keys.type.byte_width if pa.types.is_fixed_size_binary(keys.type) else 0
     if row_ids is not None and bool((row_ids == _INHERITED).all()):
         row_ids = None
-    parts: list[bytes] = [_MAGIC + bytes([_FORMAT, 0, 0, 0])]
+    parts: list[bytes] = [_MAGIC + bytes([version, 0, 0, 0])]
     at, entries = len(parts[0]), []
     starts = _cuts(keys, width)
     for start, stop in zip(starts, [*starts[1:], rows], strict=True):
-        block = _pack_block(keys.slice(start, stop - start), width, None if row_ids is None else row_ids[start:stop])
+        ids, places = (None if some is None else some[start:stop] for some in (row_ids, positions))
+        block = _pack_block(keys.slice(start, stop - start), width, ids, places)
         entries.append((at, len(block), start, google_crc32c.value(block)))
         parts.append(block)
         at += len(block)
     bloom = make_filter(hash_keys(keys))
     directory = _pack_directory(entries, keys.take(pa.array(starts, pa.int64())), width)
     footer = _FOOTER.pack(
-        at, at + len(bloom), rows, len(bloom), len(directory), len(entries), width, 0, _FILTER_PROBES, _FORMAT, 0,
+        at, at + len(bloom), rows, len(bloom), len(directory), len(entries), width, 0, _FILTER_PROBES, version, 0,
         google_crc32c.value(bloom + directory), _MAGIC,
     )  # fmt: skip
     return b"".join([*parts, bloom, directory, footer, struct.pack("<I", google_crc32c.value(footer))])
@@ -105,12 +111,13 @@ def _cuts(keys: pa.Array, width: int) -> list[int]:
     return [start for start in starts if start == 0 or keys[start] != keys[start - 1]]  # the first of equals is found
 
 
-def _pack_block(keys: pa.Array, width: int, row_ids: Integers | None) -> bytes:
+def _pack_block(keys: pa.Array, width: int, row_ids: Integers | None, positions: Integers | None) -> bytes:
     rows = len(keys)
-    flags = _PLANES if row_ids is None else _PLANES | _ROW_IDS
+    flags = _PLANES | (0 if positions is None else _POSITIONS) | (0 if row_ids is None else _ROW_IDS)
     body = struct.pack("<II", rows, flags) + _key_planes(keys, width)
-    if row_ids is not None:
-        body += to_planes(row_ids.astype("<i8").view(np.uint8), 8, order="<")
+    for numbers in (positions, row_ids):
+        if numbers is not None:
+            body += to_planes(numbers.astype("<i8").view(np.uint8), 8, order="<")
     packed: bytes = pa.compress(body, codec="zstd", asbytes=True)
     return struct.pack("<I", len(body)) + packed
 
@@ -174,13 +181,25 @@ def filter_holds(bloom: npt.NDArray[np.uint8], hashes: Hashes) -> npt.NDArray[np
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some consecutive entries. `keys` is a NumPy array of fixed-width keys, or an Arrow binary array."""
+    """Some consecutive entries. `keys` is a NumPy array of fixed-width keys, or an Arrow binary array.
+
+    `positions` are those of their rows; None: they are the numbers of the keys, from `start` on.
+    """
 
     start: int
     keys: Any
     packed: bytes  # the block as the file has it, if it has row ids: most look-ups want none
-    planes: int
+    flags: int
     nbytes: int
+    positions: Integers | None = None
+
+    def position(self, at: int) -> int:
+        """The position of the row of an entry of the block."""
+        return self.start + at if self.positions is None else int(self.positions[at])
+
+    def positions_at(self, at: Integers) -> Integers:
+        """`position` for several entries."""
+        return at + self.start if self.positions is None else self.positions[at]
 
     @property
     def row_ids(self) -> Integers | None:
@@ -189,10 +208,10 @@ class Block:
             return None
         body = memoryview(_ZSTD.decompress(self.packed[4:], struct.unpack_from("<I", self.packed)[0]))
         stored = body[len(body) - 8 * len(self.keys) :]
-        return integers_from_planes(stored) if self.planes else np.frombuffer(stored, "<i8")
+        return integers_from_planes(stored) if self.flags else np.frombuffer(stored, "<i8")
 
     def find_one(self, key: bytes) -> int | None:
-        """The position of a key in the block."""
+        """The number of a key in the block."""
         if isinstance(self.keys, np.ndarray):
             value = _numpy_keys(key, len(key))[0]
             position = int(np.searchsorted(self.keys, value))
@@ -209,7 +228,7 @@ class Block:
         return int(np.searchsorted(self.keys, _numpy_keys(key[:width].ljust(width, b"\0"), width)[0]))
 
     def find(self, keys: Any) -> tuple[npt.NDArray[np.bool_], Integers]:
-        """Which of `keys` (in the form of the block's) are there, and at which position of the block."""
+        """Which of `keys` (in the form of the block's) are there, and as which entries of the block."""
         if isinstance(self.keys, np.ndarray):
             positions = np.searchsorted(self.keys, keys)
             positions[positions == len(self.keys)] = 0
@@ -261,8 +280,8 @@ class KeyIndex:
             raise self._damaged("has a footer that fails its checksum")
         (filter_at, directory_at, self.rows, filter_size, directory_size, self.blocks, self.width, _, probes,
          version, _, body_crc, _) = _FOOTER.unpack(footer)  # fmt: skip
-        self._planes = _PLANES if version == _FORMAT else 0
-        if version not in (_PLAIN_FORMAT, _FORMAT):
+        self._flags = _FLAGS.get(version, 0)
+        if version not in _FLAGS:
             raise Unsupported(f"Key index {name} has format {version}, which is not known here: upgrade Moulin.")
         if directory_at != filter_at + filter_size or directory_at + directory_size + _END != size:
             raise self._damaged("has a footer that contradicts its length")
@@ -381,11 +400,18 @@ class KeyIndex:
             count, flags = struct.unpack_from("<II", body)
         except (pa.ArrowException, struct.error, OSError) as error:
             raise self._damaged(f"has a block that cannot be decoded ({error})") from error
-        end = len(body) - 8 * rows * (flags & _ROW_IDS)
-        if count != rows or flags & ~_ROW_IDS != self._planes or end < 8:
+        last = len(body) - (8 * rows if flags & _ROW_IDS else 0)
+        end = last - (8 * rows if flags & _POSITIONS else 0)
+        if count != rows or flags & ~_ROW_IDS != self._flags or end < 8:
             raise self._damaged(f"has a block of {count} entries where {rows} are due")
-        keys = self._keys_from_planes(body[8:end], rows) if self._planes else self._decode_keys(body[8:end], rows)
-        return Block(int(self._starts[number]), keys, data if flags & _ROW_IDS else b"", self._planes, len(body))
+        keys = self._keys_from_planes(body[8:end], rows) if self._flags else self._decode_keys(body[8:end], rows)
+        positions = None
+        if flags & _POSITIONS:
+            positions = integers_from_planes(body[end:last])
+            if int(positions.min()) < 0:
+                raise self._damaged("has a position below 0")
+        packed = data if flags & _ROW_IDS else b""
+        return Block(int(self._starts[number]), keys, packed, self._flags, len(body), positions)
 
     def _keys_from_planes(self, data: memoryview, rows: int) -> Any:
         width, order, head = (self.width, ">", rows * self.width) if self.width else (4, "<", 4 * (rows + 1))

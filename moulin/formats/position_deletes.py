@@ -53,7 +53,7 @@ def _position_file(where: str, data: bytes, rows: int) -> Iterator[tuple[str, Bi
         raise InvalidInput(f"{where} cannot be read ({str(error).splitlines()[0][:200]}).") from None
     columns = {field_id(one): one.name for one in table.schema}
     if FILE_PATH_ID not in columns or POS_ID not in columns or table.num_rows != rows:
-        raise InvalidInput(f"{where} is no file of {rows} position deletes.")
+        raise InvalidInput(f"{where} is not a file of {rows} position deletes.")
     names, positions = table[columns[FILE_PATH_ID]], table[columns[POS_ID]]
     if names.null_count or positions.null_count:
         raise InvalidInput(f"{where} holds nulls where files and positions belong.")

@@ -83,7 +83,7 @@ class AccessFile:
             tokens = self.tokens()
         except InvalidInput as error:  # the operator's mistake, not the caller's
             log.error("access file", extra={"error": error.message})
-            raise Unavailable("The server cannot read its file of tokens: whoever runs it must mend it.") from None
+            raise Unavailable("The server cannot read its token file: its operator must repair it.") from None
         for access in tokens:
             if hmac.compare_digest(access.sha256, digest):
                 found = access

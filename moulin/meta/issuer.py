@@ -144,7 +144,7 @@ def _time(claims: Mapping[str, Any], name: str, *, required: bool = False) -> fl
         with suppress(OverflowError):  # of a whole number that no float holds
             if math.isfinite(value):
                 return float(value)
-    raise _refused(f"its claim {name!r} is no time")
+    raise _refused(f"its claim {name!r} is not a time")
 
 
 def _values(claims: Mapping[str, Any], claim: str) -> Sequence[str]:

@@ -118,7 +118,7 @@ class Tickets:
             found = next((one for one in self._access.tokens() if one.name == name), None)
         except InvalidInput as error:  # the operator's mistake, not the caller's
             log.error("access file", extra={"error": error.message})
-            raise Unavailable("The server cannot read its file of tokens: whoever runs it must mend it.") from None
+            raise Unavailable("The server cannot read its token file: its operator must repair it.") from None
         if found is None:
             raise Unauthenticated(_LOST)
         return found
@@ -157,7 +157,7 @@ class _KeyFile:
             key = b""
         if len(key) != _KEY_BYTES:
             log.error("key file", extra={"error": f"{self._path.name} does not hold 64 hexadecimal digits."})
-            raise Unavailable("The server cannot read its key of tokens: whoever runs it must mend or delete it.")
+            raise Unavailable("The server cannot read its token key: its operator must repair or delete it.")
         return key
 
     def _make(self) -> None:

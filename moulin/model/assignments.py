@@ -156,7 +156,7 @@ def _literal(term: Literal, column: NestedField, target: Target, rows: int, what
         else:
             one = from_python([value], target)
     except (Misfit, pa.ArrowException, TypeError, ValueError):
-        raise InvalidInput(f"{what} of {column.name}: {term.sql} is no value of type {column.field_type}.") from None
+        raise InvalidInput(f"{what} of {column.name}: {term.sql} is not a value of type {column.field_type}.") from None
     return _repeated(one, rows)
 
 

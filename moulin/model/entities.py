@@ -8,6 +8,7 @@ from uuid import UUID
 
 from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.layout.sort_order import SortOrder
+from moulin.model.names import full_name
 from moulin.model.operations import Kind
 from moulin.model.schema.values import NestedField, Schema
 
@@ -235,7 +236,7 @@ class TableState:
 
     @property
     def full_name(self) -> str:
-        return f"{self.database}.{self.name}"
+        return full_name(self.database, self.name)
 
     @property
     def schema(self) -> Schema:

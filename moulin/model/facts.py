@@ -77,7 +77,7 @@ class SegmentFacts:
     `_row_id` and `_last_updated_sequence_number`; otherwise they are derived from the first row id and sequence number
     given at commit. `seq_min`/`seq_max` are the lowest and highest stored `_last_updated_sequence_number`, None without
     lineage. `key_min`/`key_max` are the lowest and highest encoded key of a keyed table, `region` is the one that wrote
-    the file, and `index_size` the bytes of the key index beside it (0: there is none). `inline` holds the whole file of
+    the file, and `index_size` the bytes of its key index (0: there is none). `inline` holds the whole file of
     an inline segment: it is kept in the catalog, and is in storage only once an engine has asked for it.
 
     `files` are the column files that a version sees the segment with. A field id lies in one file; `columns` has the
@@ -112,6 +112,11 @@ class SegmentFacts:
     def file_of(self, field_id: int) -> ColumnFile | None:
         """The column file that has this top-level column; None: it lies in the segment's own file, or nowhere."""
         return next((file for file in self.files if field_id in file.fields), None)
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether rows lie in the order of a sort order: of the key in keyed tables, unless the file was adopted."""
+        return self.sort_order_id != 0
 
     @property
     def stored_size(self) -> int:

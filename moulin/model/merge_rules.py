@@ -222,7 +222,7 @@ def _check_names(schema: Schema, source: Schema, values: Mapping[str, str], inse
     for what, texts in (("when_matched_set", values), ("when_not_matched_set", insert_values)):
         for name, text in texts.items():
             if name not in table:
-                raise InvalidInput(f"{what} names {name!r}, which is no column.{did_you_mean(name, table)}")
+                raise InvalidInput(f"{what} names {name!r}, which is not a column.{did_you_mean(name, table)}")
             if name in key.names:
                 raise InvalidInput(f"{what} cannot change {name}: it is part of the key.")
             if not isinstance(text, str):

@@ -1,7 +1,10 @@
 """Names of databases, tables, views and columns: which are allowed, how two-part names are read, how SQL quotes them.
 
-Names are case-sensitive and are kept as given.
+Names are case-sensitive and are kept as given. The dots in the name of a database are between its levels: the database
+`a.b` lies below the database `a`, if there is one. A name with a dot is written between backquotes: `a.b`.orders.
 """
+
+# Decisions: docs/decisions/0630
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from collections.abc import Iterable
 from moulin.errors import InvalidInput
 
 MAX_LENGTH = 255
+LEVEL = "."
+_WITH_LEVELS = frozenset({"database", "table", "view"})
 RESERVED_PREFIX = "_moulin"
 
 # Columns that reads and the change feed add to a table's own.
@@ -26,6 +31,8 @@ def check_name(name: object, what: str) -> str:
         raise InvalidInput(f"{what.capitalize()} name {text!r} begins or ends with a space: remove it.")
     if "/" in text:
         raise InvalidInput(f"{what.capitalize()} name {text!r} contains '/': use letters, digits, '_' and '-'.")
+    if any(not level or level != level.strip() for level in text.split(LEVEL)):
+        raise InvalidInput(f"{what.capitalize()} name {text!r} has a dot with nothing, or a space, beside it.")
     if text.lower().startswith(RESERVED_PREFIX):
         raise InvalidInput(f"{what.capitalize()} name {text!r} begins with '{RESERVED_PREFIX}', which is reserved.")
     return text
@@ -54,10 +61,11 @@ def parse_table_name(name: object, kind: str = "table") -> tuple[str, str]:
     """
     if not isinstance(name, str):
         raise InvalidInput(f'A {kind} is named by text such as "database.{kind}", not by {type(name).__name__}.')
-    parts = name.split(".")
+    parts = _parts(name)
     if len(parts) != 2:
+        more = "; put a name with dots between backquotes" if len(parts) > 2 else ""
         raise InvalidInput(
-            f'{kind.capitalize()} name {name!r} has {len(parts)} parts, not two: write "database.{kind}".'
+            f'{kind.capitalize()} name {name!r} has {len(parts)} parts, not two: write "database.{kind}"{more}.'
         )
     database, table = parts
     stem, at, branch = table.rpartition(AT)
@@ -66,6 +74,38 @@ def parse_table_name(name: object, kind: str = "table") -> tuple[str, str]:
             raise InvalidInput(f'{name!r} has {AT!r} in a wrong place: write "database.{kind}{AT}branch".')
         database, table = on_branch(database, check_branch_name(branch)), stem
     return check_name(database, "database"), check_name(table, kind)
+
+
+def _parts(name: str) -> list[str]:
+    """The parts of a name with dots between them; what is between backquotes is of one part, with its dots."""
+    quoted = name.split("`")
+    if len(quoted) % 2 == 0:
+        raise InvalidInput(f"{name!r} has a backquote without another: put them around a whole name.")
+    for index in range(1, len(quoted), 2):
+        if quoted[index - 1][-1:] not in ("", LEVEL) or quoted[index + 1][:1] not in ("", LEVEL, AT):
+            raise InvalidInput(f"{name!r} has a backquote inside a name: put them around a whole name.")
+    parts = [""]
+    for index, text in enumerate(quoted):
+        first, *more = [text] if index % 2 else text.split(LEVEL)
+        parts[-1] += first
+        parts += more
+    return parts
+
+
+def full_name(database: str, name: str) -> str:
+    """The name that `parse_table_name` reads as these two parts."""
+    return f"{_quoted_dots(database)}{LEVEL}{_quoted_dots(name)}"
+
+
+def _quoted_dots(name: str) -> str:
+    return f"`{name}`" if LEVEL in name else name
+
+
+def parent_names(database: str) -> list[str]:
+    """The names that databases above one of this name have, the nearest first; on a branch, on that branch."""
+    stem, at, branch = database.partition(AT)
+    levels = stem.split(LEVEL)
+    return [LEVEL.join(levels[:count]) + at + branch for count in range(len(levels) - 1, 0, -1)]
 
 
 MAIN = "main"
@@ -152,7 +192,7 @@ def _check_text(name: object, what: str) -> str:
         )
     if not name.isprintable():
         raise InvalidInput(f"{what.capitalize()} name {name!r} contains a control or invisible character: remove it.")
-    for character in ".`":
+    for character in "`" if what in _WITH_LEVELS else ".`":
         if character in name:
             raise InvalidInput(f"{what.capitalize()} name {name!r} contains {character!r}: use '_' instead.")
     return name
@@ -167,7 +207,9 @@ __all__ = [
     "check_name",
     "check_new_name",
     "did_you_mean",
+    "full_name",
     "matches_pattern",
+    "parent_names",
     "parse_table_name",
     "quote",
 ]

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from moulin.errors import Closed, InvalidInput, NotFound, PermissionDenied
 from moulin.lake import Lake
 from moulin.model.entities import TableState
-from moulin.model.names import AT, quote
+from moulin.model.names import AT, full_name, quote
 from moulin.model.predicate.condition import TRUE, Condition
 from moulin.model.rows.rows import RowsOf
 from moulin.model.schema.values import Schema
@@ -278,7 +278,7 @@ class LakeSpark:
             return {one: found[asked[one]] for one in named}
 
         waits = waiting(self._tables.pruning(self._guard().catalyst))  # its columns are looked at, and no rows
-        with holding() as holds, within(False, f"{database}.{name}"), waits:
+        with holding() as holds, within(False, full_name(database, name)), waits:
             try:
                 return plan_view(text, columns, self._guard(), frames)
             finally:
@@ -442,14 +442,16 @@ class _Session:
 
     def named(self, written: Reference) -> Table:
         if written.part is not None:
-            raise InvalidInput(f"{written.database}.{written.name}.{written.part} is metadata, which is only read.")
+            raise InvalidInput(
+                f"{full_name(written.database, written.name)}.{written.part} is metadata, which is only read."
+            )
         reference = self.spelled(written)
         try:
-            return self.lake.table(f"{reference.database}.{reference.name}")
+            return self.lake.table(full_name(reference.database, reference.name))
         except NotFound:
             if any(view.name == reference.name for view in self.lake.catalog.views(reference.database)):
                 raise InvalidInput(
-                    f"{reference.database}.{reference.name} is a view: change the tables that it reads."
+                    f"{full_name(reference.database, reference.name)} is a view: change the tables that it reads."
                 ) from None
             raise
 

@@ -66,7 +66,7 @@ class Sessions:
     def get(self, caller: Caller, id: str) -> ClientSession:
         found = self._find(caller, id)
         if found is None:
-            raise NotFound("[INVALID_HANDLE.SESSION_NOT_FOUND] There is no such session: connect again.")
+            raise NotFound("[INVALID_HANDLE.SESSION_NOT_FOUND] The session does not exist: connect again.")
         found.used = time.monotonic()
         return found
 

@@ -192,7 +192,7 @@ class BasesStore(Store):
 
     def _writable(self, path: str) -> tuple[Store, str]:
         if path.startswith(_PREFIX) and paths.is_adopted(path):
-            raise FailedPrecondition(f"{path} is a file of somebody else: the lake never changes it.")
+            raise FailedPrecondition(f"{path} belongs to somebody else: the lake never changes it.")
         return self._of(path)
 
 

@@ -180,6 +180,14 @@ def key_index_path(segment: str) -> str:
     return f"{segment.removesuffix('.parquet')}.keys"
 
 
+def adopted_key_index_path(table_id: UUID, number: int, sha256: bytes) -> str:
+    """The key index of a segment that a table adopted, where a segment of its own would have it.
+
+    `sha256` is that of the file's footer.
+    """
+    return key_index_path(segment_path(table_id, number, sha256[:4].hex()))
+
+
 def vector_path(table_id: UUID, file_id: UUID) -> str:
     return f"{deletes_prefix(table_id)}/{_checked_uuid(file_id).hex}.puffin"
 

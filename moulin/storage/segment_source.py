@@ -1,4 +1,4 @@
-"""The bytes of a segment: in storage, or in its facts when it is inline."""
+"""The bytes of a segment: in storage, or in its facts when it is inline; and where its key index lies."""
 
 # Decisions: docs/decisions/0320
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from moulin.errors import AlreadyExists
 from moulin.model.facts import SegmentFacts
+from moulin.storage import paths
 from moulin.storage.interface import Store
 
 if TYPE_CHECKING:
@@ -36,6 +37,13 @@ def open_segment(store: Store, facts: SegmentFacts) -> pa.NativeFile:
     import pyarrow as pa
 
     return pa.BufferReader(facts.inline)
+
+
+def key_index_of(facts: SegmentFacts) -> str:
+    """The key index of a segment: beside its file, or that of an adopted one with the table that adopted it."""
+    if facts.adopted is None:
+        return paths.key_index_path(facts.path)
+    return paths.adopted_key_index_path(facts.adopted.owner, facts.number, facts.sha256)
 
 
 def put_files(store: Store, segments: Iterable[Held]) -> None:

@@ -47,29 +47,63 @@ class TableHandle:
 
     @property
     def name(self) -> str:
+        """Its name, database.table.
+
+        >>> lake.table("shop.orders").name
+        'shop.orders'
+        """
         return self._state().full_name
 
     @property
     def version(self) -> int:
-        """The last version that changed this table."""
+        """The last version that changed this table.
+
+        >>> orders = lake.table("shop.orders")
+        >>> orders.version == orders.history()[0].version
+        True
+        """
         return self._state().head_version
 
     @property
     def schema(self) -> pa.Schema:
+        """Its columns as a pyarrow.Schema.
+
+        >>> lake.table("shop.orders").schema.field("amount").type
+        DataType(double)
+        """
         return shown_schema(self._state().schema)
 
     @property
     def properties(self) -> Mapping[str, str]:
+        """Its properties by name.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.set_properties({"owner": "ann"})
+        >>> orders.properties["owner"]
+        'ann'
+        """
         return shown(self._state().properties)
 
     def state(self, version: int | None = None) -> TableState:
-        """Everything the catalog knows of the table but its segments, at `version` or now."""
+        """Everything the catalog knows of the table but its segments, at `version` or now.
+
+        >>> lake.table("shop.orders").state().full_name
+        'shop.orders'
+        """
         return self._state(version)
 
     def refresh(self) -> int:
         """The version of the lake that reads see from now on. Only a table opened read-only needs it to see newer ones.
 
         Reads under way go on with the version they began with.
+
+        >>> shown = lake.table("shop.orders", read_only=True)
+        >>> _ = lake.table("shop.orders").delete_where("id = 1")
+        >>> shown.count()
+        1
+        >>> _ = shown.refresh()
+        >>> shown.count()
+        0
         """
         self._require_open()
         if self._follow is not None:
@@ -80,6 +114,8 @@ class TableHandle:
         """Commit what was left in logs, so that the newest version has it; nothing where this may not be written.
 
         Unavailable while another process holds such a log and flushes nothing of it.
+
+        >>> lake.table("shop.orders").settle()
         """
         if not self._read_only and (keyed := self._keyed()) is not None:
             keyed.committed()

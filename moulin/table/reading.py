@@ -36,11 +36,23 @@ class TableReading(TableHandle):
     # Rows by key
 
     def get(self, key: Any) -> dict[str, Any] | None:
-        """The row of a key, or None. A key of several columns is a tuple."""
+        """The row of a key, or None. A key of several columns is a tuple.
+
+        >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
+        >>> users.put({"name": "ann", "age": 41})
+        >>> users.get("ann"), users.get("bob")
+        ({'name': 'ann', 'age': 41}, None)
+        """
         return (self._keyed_only() if self._shown is None else self._fixed_reader()).get(key)
 
     def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
-        """The row of each key, or None, in the order of the keys."""
+        """The row of each key, or None, in the order of the keys.
+
+        >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
+        >>> users.put({"name": "ann", "age": 41})
+        >>> users.get_many(["bob", "ann"])
+        [None, {'name': 'ann', 'age': 41}]
+        """
         return (self._keyed_only() if self._shown is None else self._fixed_reader()).get_many(keys)
 
     def __getitem__(self, key: Any) -> dict[str, Any]:
@@ -87,6 +99,10 @@ class TableReading(TableHandle):
         `order_by` sorts by a column or several: `"ts desc"`, `["region", "ts desc"]`. Nulls come first where a column
         ascends and last where it descends, and NaN is greater than every number. With `limit`, segments that can hold
         the first rows are read first, and others only while they may hold a better row.
+
+        >>> orders = lake.table("shop.orders")
+        >>> orders.scan(["id", "amount"], "amount > 5 and customer like 'a%'", order_by="id desc", limit=10).to_pylist()
+        [{'id': 1, 'amount': 9.5}]
         """
         options = {
             "order_by": order_by,
@@ -125,15 +141,27 @@ class TableReading(TableHandle):
         return self.scan(where=where).count()
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: Where = None) -> pa.Table:
-        """All rows, or those that match, as an Arrow table."""
+        """All rows, or those that match, as an Arrow table.
+
+        >>> lake.table("shop.orders").to_arrow(["id"]).num_rows
+        1
+        """
         return self.scan(columns, where).to_arrow()
 
     def to_pandas(self, columns: Sequence[str] | None = None, where: Where = None) -> pandas.DataFrame:
-        """All rows, or those that match, as a pandas DataFrame."""
+        """All rows, or those that match, as a pandas DataFrame.
+
+        >>> lake.table("shop.orders").to_pandas().shape
+        (1, 3)
+        """
         return self.scan(columns, where).to_pandas()
 
     def to_polars(self, columns: Sequence[str] | None = None, where: Where = None) -> polars.DataFrame:
-        """All rows, or those that match, as a polars DataFrame."""
+        """All rows, or those that match, as a polars DataFrame.
+
+        >>> lake.table("shop.orders").to_polars(where="amount > 5").height
+        1
+        """
         return self.scan(columns, where).to_polars()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -172,6 +200,11 @@ class TableReading(TableHandle):
 
         Ids of rows that were deleted or never were are left out: name `_row_id` in `columns` to see which came. What
         was put into a keyed table is flushed first. Only segments and row groups that may hold a row are read.
+
+        >>> orders = lake.table("shop.orders")
+        >>> (row_id,) = orders.scan(["_row_id"]).to_arrow()["_row_id"].to_pylist()
+        >>> orders.take([row_id], ["customer"]).to_pylist()
+        [{'customer': 'ann'}]
         """
         self._flush()
         return Snapshot(self._context, self._state()).take(row_ids, columns)

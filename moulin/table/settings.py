@@ -50,6 +50,12 @@ class TableSettings(TableHandle):
         on when it is made again.
 
             orders.add_column("total", "double", from_sql="price * qty")
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.add_column("currency", "string", default="EUR")
+        >>> _ = orders.add_column("net", "double", from_sql="amount / 1.25")
+        >>> orders.scan(["currency", "net"]).to_pylist()
+        [{'currency': 'EUR', 'net': 7.6}]
         """
         if from_sql is not None:
             from moulin.table.fill.adding import add_computed
@@ -79,6 +85,12 @@ class TableSettings(TableHandle):
         Spark when a session is at hand.
 
             docs.add_columns(lambda batch: {"length": pc.utf8_length(batch["body"])}, read=["body"])
+
+        >>> import pyarrow.compute as pc
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.add_columns(lambda batch: {"length": pc.utf8_length(batch["customer"])}, read=["customer"])
+        >>> orders.scan(["length"]).to_pylist()
+        [{'length': 3}]
         """
         from moulin.table.fill.adding import add_from_function, add_from_rows
 
@@ -97,6 +109,12 @@ class TableSettings(TableHandle):
         was killed goes on when it is made again. Indexes of the column are dropped.
 
             orders.recompute_column("total", from_sql="price * qty * 1.19")
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.add_column("net", "double", from_sql="amount / 1.25")
+        >>> _ = orders.recompute_column("net", from_sql="amount / 2")
+        >>> orders.scan(["net"]).to_pylist()
+        [{'net': 4.75}]
         """
         from moulin.table.fill.adding import compute_again
 
@@ -104,12 +122,35 @@ class TableSettings(TableHandle):
         return compute_again(self._context, self._writable, self._keyed(), name, from_sql)
 
     def rename_column(self, name: str, new_name: str) -> Outcome:
+        """Give a column another name. No row is written.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.rename_column("customer", "buyer")
+        >>> orders.schema.names
+        ['id', 'buyer', 'amount']
+        """
         return self._alter(RenameColumn(name, new_name))
 
     def drop_column(self, name: str) -> Outcome:
+        """Drop a column. Older versions still have it, and another column may take its name.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.drop_column("customer")
+        >>> orders.schema.names
+        ['id', 'amount']
+        """
         return self._alter(DropColumn(name))
 
     def widen_column(self, name: str, type: Any) -> Outcome:
+        """Give a column a wider type: int to long, float to double, a decimal more digits, date to timestamp.
+
+        No row is written.
+
+        >>> counts = lake.create_table("shop.counts", [("n", "int")])
+        >>> _ = counts.widen_column("n", "long")
+        >>> counts.schema.field("n").type
+        DataType(int64)
+        """
         return self._alter(WidenColumn(name, to_type(type, f"column {name}")))
 
     def cast_column(self, name: str, type: Any) -> Outcome:
@@ -118,6 +159,11 @@ class TableSettings(TableHandle):
         One version: rows keep their `_row_id`, and older versions their old type. A value that does not fit is an
         InvalidInput that names it, and nothing changes. The key, and what the table is partitioned or sorted by, cannot
         be cast. Runs on Spark when a session is at hand and the table is large; indexes of the column are dropped.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.cast_column("amount", "decimal(9, 2)")
+        >>> orders.scan(["amount"]).to_pylist()
+        [{'amount': Decimal('9.50')}]
         """
         from moulin.table.casting import cast
 
@@ -127,40 +173,94 @@ class TableSettings(TableHandle):
     def move_column(
         self, name: str, *, first: bool = False, after: str | None = None, before: str | None = None
     ) -> Outcome:
+        """Move a column: to the front, or behind or before another one. No row is written.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.move_column("amount", after="id")
+        >>> orders.schema.names
+        ['id', 'amount', 'customer']
+        """
         return self._alter(MoveColumn(name, first, after, before))
 
     def set_nullable(self, name: str) -> Outcome:
+        """Let a required column be null.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.set_nullable("id")
+        >>> orders.schema.field("id").nullable
+        True
+        """
         return self._alter(SetNullable(name))
 
     def set_required(self, name: str) -> Outcome:
         """Let a column be null no more. FailedPrecondition when a row of the newest version has a null in it.
 
         Older versions keep their nulls. Writers that were prepared before and bring a null get a Conflict.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.set_required("customer")
+        >>> orders.schema.field("customer").nullable
+        False
         """
         return self._alter(SetRequired(name))
 
     def set_doc(self, name: str, doc: str | None) -> Outcome:
-        """Comment on a column; None takes the comment away."""
+        """Comment on a column; None takes the comment away.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.set_doc("amount", "gross, in euro")
+        >>> orders.schema.field("amount").metadata[b"doc"]
+        b'gross, in euro'
+        """
         return self._alter(SetDoc(name, doc))
 
     def set_default(self, name: str, default: Any) -> Outcome:
-        """What rows get that are written without the column from now on; None for null. Older rows stay as they are."""
+        """What rows get that are written without the column from now on; None for null. Older rows stay as they are.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.set_default("amount", 1.0)
+        >>> _ = orders.append([{"id": 2}])
+        >>> orders.scan(["amount"], where="id = 2").to_pylist()
+        [{'amount': 1.0}]
+        """
         return self._alter(SetDefault(name, find_column(self._state().schema, name).field_type, default))
 
     def alter(self, *changes: SchemaChange) -> Outcome:
-        """Several changes of the columns, in their order, as one version."""
+        """Several changes of the columns, in their order, as one version.
+
+        >>> from moulin.model.schema.evolution import DropColumn, RenameColumn
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.alter(RenameColumn("customer", "buyer"), DropColumn("amount"))
+        >>> orders.schema.names
+        ['id', 'buyer']
+        """
         return self._alter(*changes)
 
     def set_properties(self, properties: Mapping[str, Any], *, remove: Sequence[str] = ()) -> Outcome:
-        """Set properties, and remove those named in `remove`."""
+        """Set properties, and remove those named in `remove`.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.set_properties({"owner": "ann", "moulin.history-keep-seconds": 86400})
+        >>> _ = orders.set_properties({}, remove=["owner"])
+        >>> dict(orders.properties)
+        {'moulin.history-keep-seconds': '86400'}
+        """
         return self._set(SetProperties(check_properties(properties), tuple(remove)))
 
     def set_partitioning(self, fields: Sequence[str]) -> Outcome:
-        """Partition what is written from now on; older segments keep theirs."""
+        """Partition what is written from now on; older segments keep theirs.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.set_partitioning(["bucket(4, id)"])
+        >>> _ = orders.set_partitioning([])
+        """
         return self._set(SetPartitioning(tuple(fields)))
 
     def set_sort_order(self, fields: Sequence[str]) -> Outcome:
-        """Sort what is written from now on, such as by ["region", "ts desc"]; older segments follow when compacted."""
+        """Sort what is written from now on, such as by ["region", "ts desc"]; older segments follow when compacted.
+
+        >>> _ = lake.table("shop.orders").set_sort_order(["customer", "amount desc"])
+        """
         return self._set(SetSortOrder(tuple(fields)))
 
     # Secondary indexes
@@ -172,6 +272,11 @@ class TableSettings(TableHandle):
 
         Built on Spark when a session is at hand and the table is large. Compactions carry it over; segments written
         later are covered by a compaction or by `update_indexes`, and until then read without it.
+
+        >>> orders = lake.table("shop.orders")
+        >>> index = orders.create_index("customer")
+        >>> index.name, index.kind
+        ('customer_btree', 'btree')
         """
         from moulin.table.index.index import create_index
 
@@ -180,19 +285,40 @@ class TableSettings(TableHandle):
         return next(info for info in self.indexes() if info.created_version == version)
 
     def drop_index(self, name: str) -> Outcome:
-        """Drop a secondary index."""
+        """Drop a secondary index.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.create_index("customer", name="by_customer")
+        >>> _ = orders.drop_index("by_customer")
+        >>> orders.indexes()
+        []
+        """
         from moulin.table.index.index import drop_index
 
         return Outcome(drop_index(self._context, self._writable(), name))
 
     def update_indexes(self) -> Outcome:
-        """Let every index cover all segments that there are now."""
+        """Let every index cover all segments that there are now.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.create_index("customer")
+        >>> _ = orders.append([{"id": 2, "customer": "bob", "amount": 3.0}])
+        >>> _ = orders.update_indexes()
+        >>> orders.indexes()[0].covered
+        2
+        """
         from moulin.table.index.index import update_indexes
 
         return Outcome(update_indexes(self._context, self._writable()))
 
     def indexes(self) -> list[IndexInfo]:
-        """The secondary indexes, by name."""
+        """The secondary indexes, by name.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.create_index("customer", kind="bloom")
+        >>> [(index.name, index.kind) for index in orders.indexes()]
+        [('customer_bloom', 'bloom')]
+        """
         from moulin.table.index.index import list_indexes
 
         return list_indexes(self._context, self._state())

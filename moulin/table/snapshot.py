@@ -36,18 +36,42 @@ class Snapshot:
 
     @property
     def version(self) -> int:
+        """The version that it shows.
+
+        >>> shown = lake.table("shop.orders").at(version=lake.version)
+        >>> shown.version == lake.version
+        True
+        """
         return self._state.version
 
     @property
     def schema(self) -> pa.Schema:
+        """The columns at this version as a pyarrow.Schema.
+
+        >>> shown = lake.table("shop.orders").at(version=lake.version)
+        >>> shown.schema.names
+        ['id', 'customer', 'amount']
+        """
         return shown_schema(self._state.schema)
 
     @property
     def properties(self) -> Mapping[str, str]:
+        """The properties at this version by name.
+
+        >>> shown = lake.table("shop.orders").at(version=lake.version)
+        >>> dict(shown.properties)
+        {}
+        """
         return shown(self._state.properties)
 
     @property
     def state(self) -> TableState:
+        """Everything the catalog knows of the table at this version but its segments.
+
+        >>> shown = lake.table("shop.orders").at(version=lake.version)
+        >>> shown.state.full_name
+        'shop.orders'
+        """
         return self._state
 
     def is_in(self, context: Context) -> bool:
@@ -72,6 +96,10 @@ class Snapshot:
 
         `order_by` sorts them, as in `Table.scan`. Without a range or an order of keys, `go_on` is called before each
         part is read, and may raise to end the scan.
+
+        >>> shown = lake.table("shop.orders").at(version=lake.version)
+        >>> shown.scan(["id"], where="amount > 5").to_pylist()
+        [{'id': 1}]
         """
         if self._hold is not None:
             self._hold.check()
@@ -83,14 +111,27 @@ class Snapshot:
         return Scan(c.catalog, c.store, c.vectors, self._state, order_by=order_by, go_on=go_on, **options)
 
     def take(self, row_ids: Any, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of these `_row_id`s in this version, in the order asked for; ids that it lacks are left out."""
+        """The rows of these `_row_id`s in this version, in the order asked for; ids that it lacks are left out.
+
+        >>> shown = lake.table("shop.orders").at(version=lake.version)
+        >>> shown.take([0], ["customer"]).to_pylist()
+        [{'customer': 'ann'}]
+        """
         if self._hold is not None:
             self._hold.check()
         c, ids = self._context, checked_ids(row_ids)
         return take_rows(TakeScan(c.catalog, c.store, c.vectors, self._state, ids, columns, c.pins), ids, columns)
 
     def blob(self, key: Any = None, column: str = "", *, row_id: int | None = None) -> Blob:
-        """A value of a binary column in this version as a file, as `Table.blob`."""
+        """A value of a binary column in this version as a file, as `Table.blob`.
+
+        >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
+        >>> photos.put({"id": 1, "image": b"GIF89a..."})
+        >>> shown = photos.at(version=photos.flush())
+        >>> with shown.blob(1, "image") as image:
+        ...     image.read(3)
+        b'GIF'
+        """
         check_blob_column(self._state, column)
         if row_id is None:
             columns = self._key()
@@ -105,12 +146,24 @@ class Snapshot:
         return stored_blob(self._context, self._state, live[number], position, column)
 
     def get(self, key: Any) -> dict[str, Any] | None:
-        """The row of a key in this version, or None."""
+        """The row of a key in this version, or None.
+
+        >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
+        >>> users.put({"name": "ann", "age": 41})
+        >>> users.at(version=users.flush()).get("ann")
+        {'name': 'ann', 'age': 41}
+        """
         columns = self._key()
         return self._lookup.get(lambda: self._seen, columns, columns.check(key))
 
     def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
-        """The row of each key in this version, or None, in the order of the keys."""
+        """The row of each key in this version, or None, in the order of the keys.
+
+        >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
+        >>> users.put({"name": "ann", "age": 41})
+        >>> users.at(version=users.flush()).get_many(["bob", "ann"])
+        [None, {'name': 'ann', 'age': 41}]
+        """
         columns = self._key()
         checked = [columns.check(key) for key in keys]
         lookup = self._lookup
@@ -133,6 +186,12 @@ class Snapshot:
         return Lookup(self._context)
 
     def count(self) -> int:
+        """None
+
+        >>> shown = lake.table("shop.orders").at(version=lake.version)
+        >>> shown.count()
+        1
+        """
         return self.scan().count()
 
     def __enter__(self) -> Snapshot:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from moulin.table.compact.move import Move
     from moulin.table.edit.commit import Compute
     from moulin.table.edit.merge_builder import MergeBuilder
-    from moulin.table.erase.erase import Erasure
+    from moulin.table.erase.erasure import Erasure
     from moulin.table.stats import TableStats
 
 
@@ -61,7 +61,12 @@ class Table(TableReading, TableVersions, TableSettings):
         self._writes = False
 
     def stats(self) -> TableStats:
-        """Levels, amplification, caches, stalls, regions and indexes; reads no file."""
+        """Levels, amplification, caches, stalls, regions and indexes; reads no file.
+
+        >>> stats = lake.table("shop.orders").stats()
+        >>> stats.rows, stats.segments, stats.deleted_rows
+        (1, 1, 0)
+        """
         from moulin.table.stats import table_stats
 
         if not self._read_only and (keyed := self._keyed()) is not None:
@@ -89,6 +94,12 @@ class Table(TableReading, TableVersions, TableSettings):
         With `evolve`, columns that the table lacks are added to it, nullable and last, and types that are too narrow
         are widened (int to long, float to double, decimals to more digits, date to timestamp), in the same version.
         With a `request_id`, a second append of the same id does nothing and answers with the first one's version.
+
+        >>> orders = lake.table("shop.orders")
+        >>> orders.append([{"id": 2, "customer": "bob", "amount": 3.0}]).rows_added
+        1
+        >>> orders.append({"id": [3], "note": ["new column"]}, evolve=True).rows_added
+        1
         """
         state = self._writable()
         if request_id is not None and (earlier := self._context.catalog.committed(request_id)):
@@ -128,6 +139,14 @@ class Table(TableReading, TableVersions, TableSettings):
         table is upserted into. What was loaded is remembered under the name `source`, by default the folder's address:
         a call that was killed goes on where it was, and later calls load what is new. A file that changed after it was
         loaded is an error, or left alone with `changed="skip"`. `progress` is told of each batch; the answer sums up.
+
+        >>> import os
+        >>> os.mkdir("exports")
+        >>> with open("exports/orders.csv", "w") as file:
+        ...     _ = file.write("id,customer,amount\\n2,bob,3.5\\n")
+        >>> orders = lake.table("shop.orders")
+        >>> orders.backfill("exports").rows, orders.backfill("exports").rows
+        (1, 0)
         """
         self._writable()
         return self._context.spark().backfill(
@@ -163,6 +182,16 @@ class Table(TableReading, TableVersions, TableSettings):
         Columns that the table lacks are an error, or left out with `extra="ignore"`. A table remembers the files
         that it has adopted: one of them is an error, or left out with `skip_known`; with `again`, one whose rows were
         removed or rewritten is adopted once more. With a `request_id`, a second call of the same id does nothing.
+
+        In a table with a primary key, adopted rows replace those of their keys, as in `append`. A key that comes twice
+        in the files is an error. The keys of files are read, and an index of them is written into the lake.
+
+        >>> import os, pyarrow as pa, pyarrow.parquet as pq
+        >>> os.mkdir("exports")
+        >>> pq.write_table(pa.table({"id": [2, 3], "customer": ["bob", "eve"]}), "exports/part-0.parquet")
+        >>> orders = lake.table("shop.orders")
+        >>> orders.adopt("exports").rows, orders.count()
+        (2, 3)
         """
         from moulin.table.adopt.adopt import Adoption, adopt
 
@@ -170,7 +199,7 @@ class Table(TableReading, TableVersions, TableSettings):
         if request_id is not None and (earlier := self._context.catalog.committed(request_id)):
             return Adoption(earlier.version)
         options: dict[str, Any] = {"by": by, "extra": extra, "hive": hive, "skip_known": skip_known, "again": again}
-        return adopt(self._context, state, source, request_id=request_id, **options)
+        return adopt(self._context, state, source, keyed=self._keyed(), request_id=request_id, **options)
 
     def move(self, where: Where = None, *, base: str, progress: Callable[[int, int], None] | None = None) -> Move:
         """Move segments to a base path of the lake: whole ones, whose rows all match, or all without `where`.
@@ -178,6 +207,12 @@ class Table(TableReading, TableVersions, TableSettings):
         Rows, their ids and all that reads them stay the same, and so do versions from before. A segment is written
         there, read again, and then takes the place of the old one, whose file clean-up deletes. A call that was killed
         loses nothing; the next one moves what is left.
+
+        >>> import os
+        >>> os.mkdir("archive")
+        >>> _ = lake.add_base("./archive", name="archive")
+        >>> lake.table("shop.orders").move(base="archive").segments
+        1
         """
         from moulin.table.compact.move import move
 
@@ -186,7 +221,11 @@ class Table(TableReading, TableVersions, TableSettings):
         return move(self._context, self._writable, where, base, progress)
 
     def delete_where(self, where: Where) -> Outcome:
-        """Delete the rows that match; no data is rewritten."""
+        """Delete the rows that match; no data is rewritten.
+
+        >>> lake.table("shop.orders").delete_where("amount < 10 and customer = 'ann'").rows_deleted
+        1
+        """
         if self._writable() and (keyed := self._keyed()) is not None:
             from moulin.table.bulk import bulk
 
@@ -207,9 +246,14 @@ class Table(TableReading, TableVersions, TableSettings):
         A row counts with the columns that it had in any kept version, whether or not it was deleted since. The result
         has a report that names every file that was written again or deleted, and what is out of reach. It is signed
         with `report_key` (or the environment's MOULIN_ERASE_KEY), and has a plain digest without one. Killed at any
-        point, the same call again completes it. Only where the catalog is: not through a server.
+        point, the same call again completes it. A lake behind a server has the server erase, which takes the role
+        admin; `where` is SQL text then.
+
+        >>> done = lake.table("shop.orders").erase("customer = 'ann'")
+        >>> done.complete, lake.table("shop.orders").count()
+        (True, 0)
         """
-        from moulin.table.erase.erase import erase
+        from moulin.table.erase.erasure import erase
         from moulin.table.erase.report import key_of
 
         self._writable()
@@ -222,6 +266,10 @@ class Table(TableReading, TableVersions, TableSettings):
         that value. Rows keep their `_row_id`. Columns of a primary key cannot be set.
 
             orders.update(set={"amount": "amount * 2", "note": None, "state": "'paid'"}, where="id = 1")
+
+        >>> orders = lake.table("shop.orders")
+        >>> orders.update(set={"amount": "amount * 2", "customer": "upper(customer)"}, where="id = 1").rows_updated
+        1
         """
         from moulin.table.edit.update import update
 
@@ -229,7 +277,12 @@ class Table(TableReading, TableVersions, TableSettings):
         return update(self._context, self._writable, self._keyed(), set, where)
 
     def overwrite(self, data: object, where: Where = None) -> Outcome:
-        """Replace all rows, or those that match, with the rows of `data`, in one version."""
+        """Replace all rows, or those that match, with the rows of `data`, in one version.
+
+        >>> orders = lake.table("shop.orders")
+        >>> orders.overwrite([{"id": 1, "customer": "eve", "amount": 1.0}], where="id = 1").rows_deleted
+        1
+        """
         if self._writable() and (keyed := self._keyed()) is not None:
             from moulin.table.bulk import bulk
 
@@ -244,7 +297,14 @@ class Table(TableReading, TableVersions, TableSettings):
         return retry(self._context.config.commit_attempts, run)
 
     def overwrite_partitions(self, data: object) -> Outcome:
-        """Replace the partitions that the rows of `data` are in, in one version; others stay as they are."""
+        """Replace the partitions that the rows of `data` are in, in one version; others stay as they are.
+
+        >>> days = lake.create_table("shop.days", [("day", "date"), ("visits", "long")], partition_by=["day"])
+        >>> _ = days.append([{"day": "2026-01-30", "visits": 5}, {"day": "2026-01-31", "visits": 7}])
+        >>> _ = days.overwrite_partitions([{"day": "2026-01-31", "visits": 9}])
+        >>> days.scan(["visits"], order_by="day").to_pylist()
+        [{'visits': 5}, {'visits': 9}]
+        """
         from moulin.table.edit.partitions import overwrite_partitions
 
         self._writable()
@@ -298,6 +358,13 @@ class Table(TableReading, TableVersions, TableSettings):
         its other columns stay. Those for which `when_matched_delete_if` holds are deleted instead. Rows without a match
         are inserted where `when_not_matched_if` holds: the columns that the source has, or the key and what
         `when_not_matched_set` says; both name `source` alone.
+
+        >>> orders = lake.table("shop.orders")
+        >>> rows = [{"id": 1, "amount": 1.0}, {"id": 2, "amount": 2.0}]
+        >>> merge = orders.merge(rows, on="target.id = source.id")
+        >>> done = merge.when_matched_update_all().when_not_matched_insert_all().execute()
+        >>> done.rows_updated, done.rows_added
+        (1, 1)
         """
         from moulin.model.merge_rules import MergeRules
         from moulin.table.bulk.commit import merge, source_schema
@@ -344,22 +411,50 @@ class Table(TableReading, TableVersions, TableSettings):
     # Rows by key
 
     def put(self, row: Mapping[str, Any]) -> None:
-        """Insert a row, or replace the one with its key. Durable as `log_sync` says when it returns."""
+        """Insert a row, or replace the one with its key. Durable as `log_sync` says when it returns.
+
+        >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
+        >>> users.put({"name": "ann", "age": 41})
+        >>> users.get("ann")
+        {'name': 'ann', 'age': 41}
+        """
         writer = self._put
         if writer is None:
             writer = self._put = self._writer().direct()
-        writer.put(row)
+        try:
+            writer.put(row)
+        except Closed:  # its region was given up for a while; once the table is closed, this raises it again
+            writer = self._put = self._writer().direct()
+            writer.put(row)
 
     def put_batch(self, data: object) -> int:
-        """Insert or replace rows: a list of dicts, or Arrow in any of its forms. Returns how many there were."""
+        """Insert or replace rows: a list of dicts, or Arrow in any of its forms. Returns how many there were.
+
+        >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
+        >>> users.put_batch({"name": ["ann", "bob"], "age": [41, 25]})
+        2
+        """
         return self._writer().put_batch(data)
 
     def delete(self, key: Any) -> None:
-        """Delete the row of a key, if there is one."""
+        """Delete the row of a key, if there is one.
+
+        >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
+        >>> users.put({"name": "ann", "age": 41})
+        >>> users.delete("ann")
+        >>> users.get("ann")
+        """
         self._writer().delete(key)
 
     def delete_batch(self, keys: Sequence[Any]) -> None:
-        """Delete the rows of several keys."""
+        """Delete the rows of several keys.
+
+        >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
+        >>> _ = users.put_batch({"name": ["ann", "bob"], "age": [41, 25]})
+        >>> users.delete_batch(["ann", "bob", "eve"])
+        >>> users.count()
+        0
+        """
         self._writer().delete_batch(keys)
 
     def flush(self, *, take_over: bool = False) -> int:
@@ -367,6 +462,12 @@ class Table(TableReading, TableVersions, TableSettings):
 
         Logs that a process left which is no more are flushed too. A log in an object store whose writer ran on another
         machine is flushed only with `take_over`: should that writer still live, it is fenced.
+
+        >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
+        >>> users.put({"name": "ann", "age": 41})
+        >>> version = users.flush()
+        >>> users.at(version=version).count()
+        1
         """
         return self._keyed_only().flush(take_over=take_over)
 
@@ -375,6 +476,10 @@ class Table(TableReading, TableVersions, TableSettings):
 
         Returns the numbers of their regions. For a table whose reads and writes raise Corrupt because of such a log, of
         which there is no copy.
+
+        >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
+        >>> users.forget_lost_logs()
+        []
         """
         self._writable()
         return self._keyed_only().forget_lost_logs()
@@ -385,6 +490,13 @@ class Table(TableReading, TableVersions, TableSettings):
         """Compact small, fresh and worn segments; on Spark when a session is at hand and the work is large.
 
         Files that were taken at the word of an engine's manifest are read first; in quarantine, this raises Corrupt.
+
+        >>> orders = lake.table("shop.orders")
+        >>> for number in range(2, 12):
+        ...     _ = orders.append([{"id": number, "customer": "bob", "amount": 1.0}])
+        >>> done = orders.compact()
+        >>> done.segments_in, done.segments_out, orders.count()
+        (11, 1, 11)
         """
         from moulin.table.compact.compaction import compact
         from moulin.table.verify import verify
@@ -402,6 +514,11 @@ class Table(TableReading, TableVersions, TableSettings):
         """Write every segment that has columns in files of their own as one file again, at the same level.
 
         Each segment is a compaction by itself; every other compaction folds, too.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.add_column("twice", "double", from_sql="amount * 2")
+        >>> orders.fold().segments_out
+        1
         """
         from moulin.table.compact.compaction import fold
 
@@ -411,7 +528,11 @@ class Table(TableReading, TableVersions, TableSettings):
         return done
 
     def to_spark(self, version: int | None = None) -> DataFrame:
-        """The table as a Spark DataFrame, read natively."""
+        """The table as a Spark DataFrame, read natively.
+
+        >>> lake.table("shop.orders").to_spark().where("amount > 5").count()
+        1
+        """
         spark = self._context.spark()
         if version is None:
             self._flush()
@@ -424,6 +545,10 @@ class Table(TableReading, TableVersions, TableSettings):
         """Write the table, now or at a version, as an Iceberg table of its own into a folder or object store.
 
         Data files stay where they are, unless `copy`. The answer says where its metadata lies.
+
+        >>> exported = lake.table("shop.orders").export_iceberg("./orders-iceberg", copy=True)
+        >>> exported.metadata_location.endswith(".metadata.json")
+        True
         """
         self._require_open()
         exporter = self._context.exporter
@@ -445,7 +570,11 @@ class Table(TableReading, TableVersions, TableSettings):
         self.close()
 
     def close(self) -> None:
-        """Flush what was put, and refuse further use of this object; rows of a keyed table can still be read."""
+        """Flush what was put, and refuse further use of this object; rows of a keyed table can still be read.
+
+        >>> with lake.table("shop.orders") as orders:
+        ...     _ = orders.append([{"id": 2, "customer": "bob", "amount": 3.0}])
+        """
         if not self._closed:
             self._closed = True
             self._put = None

@@ -47,7 +47,15 @@ class Transaction:
         self.version: int | None = None
 
     def table(self, name: str) -> TransactionTable:
-        """A table to read and change within this transaction."""
+        """A table to read and change within this transaction.
+
+        >>> with lake.transaction() as tx:
+        ...     orders = tx.table("shop.orders")
+        ...     orders.append([{"id": 2, "customer": "bob", "amount": 3.0}])
+        ...     orders.scan(where="id = 2").count()
+        1
+        1
+        """
         self._require_open()
         table_id = self._resolve(name)
         if table_id not in self._tables:

@@ -20,7 +20,11 @@ class TableVersions(TableHandle):
     """Versions of a table: told, read, named, brought back, compared."""
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
-        """What happened to the table, newest first; it begins at `state().oldest_version`, as clean-up left it."""
+        """What happened to the table, newest first; it begins at `state().oldest_version`, as clean-up left it.
+
+        >>> [str(info.kind) for info in lake.table("shop.orders").history()]
+        ['append', 'create']
+        """
         self._require_open()
         if self._shown is None:
             return self._context.catalog.history(self.id, limit)
@@ -32,6 +36,12 @@ class TableVersions(TableHandle):
         """The table as it was at a version of the lake, at a time, or at the version that has a tag.
 
         In a `with` block it is pinned against clean-up.
+
+        >>> orders = lake.table("shop.orders")
+        >>> before = orders.version
+        >>> _ = orders.delete_where("id = 1")
+        >>> orders.count(), orders.at(version=before).count()
+        (0, 1)
         """
         if [version, timestamp, tag].count(None) != 2:
             raise InvalidInput("at() takes one of version, timestamp and tag.")
@@ -42,7 +52,13 @@ class TableVersions(TableHandle):
         return Snapshot(self._context, self._state(version))
 
     def as_of(self, at: int | str | datetime | None = None) -> Snapshot:
-        """The table at a version, a tag or a time; by default now, with all that was put before this call."""
+        """The table at a version, a tag or a time; by default now, with all that was put before this call.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.tag("end-of-year")
+        >>> orders.as_of("end-of-year").count()
+        1
+        """
         if at is None:
             if not self._read_only and (keyed := self._keyed()) is not None:
                 keyed.flush()
@@ -52,7 +68,14 @@ class TableVersions(TableHandle):
         return self.at(tag=at) if isinstance(at, str) else self.at(version=at)
 
     def tag(self, name: str, version: int | None = None) -> Outcome:
-        """Give a name to a version, by default the newest; a tag of that name moves. Clean-up leaves it readable."""
+        """Give a name to a version, by default the newest; a tag of that name moves. Clean-up leaves it readable.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.tag("end-of-year")
+        >>> _ = orders.delete_where("id = 1")
+        >>> orders.at(tag="end-of-year").count()
+        1
+        """
         state = self._writable()
         if version is None and (keyed := self._keyed()) is not None:
             keyed.flush()
@@ -63,11 +86,24 @@ class TableVersions(TableHandle):
         return self._set(SetProperties({ref.key: ref.to_json()}))
 
     def tags(self) -> dict[str, int]:
-        """The versions that have a name, by name; also branches that Iceberg engines made, which nothing writes to."""
+        """The versions that have a name, by name; also branches that Iceberg engines made, which nothing writes to.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.tag("end-of-year")
+        >>> list(orders.tags())
+        ['end-of-year']
+        """
         return {name: ref.version for name, ref in refs_of(self._state().properties).items()}
 
     def drop_tag(self, name: str) -> Outcome:
-        """Take the name from a version; it is cleaned up when its time has come."""
+        """Take the name from a version; it is cleaned up when its time has come.
+
+        >>> orders = lake.table("shop.orders")
+        >>> _ = orders.tag("end-of-year")
+        >>> _ = orders.drop_tag("end-of-year")
+        >>> orders.tags()
+        {}
+        """
         self._writable()
         return self._set(SetProperties({}, (self._ref(name).key,)))
 
@@ -76,6 +112,12 @@ class TableVersions(TableHandle):
 
         The outcome counts the rows that came, went and have older values again. For that, row ids are read of the
         segments that were exchanged; where those cannot be read, all rows of these segments count.
+
+        >>> orders = lake.table("shop.orders")
+        >>> before = orders.version
+        >>> _ = orders.delete_where("id = 1")
+        >>> orders.restore(before).rows_added
+        1
         """
         if self._writable() and (keyed := self._keyed()) is not None:
             from moulin.table.bulk import bulk
@@ -102,6 +144,12 @@ class TableVersions(TableHandle):
         """What happened to the rows in the versions after `since`, up to `until` or now.
 
         Version by version; with `net`, what the two ends differ in. Every version from `since` on must be kept.
+
+        >>> orders = lake.table("shop.orders")
+        >>> before = orders.version
+        >>> _ = orders.update(set={"amount": 10.0}, where="id = 1")
+        >>> orders.changes(before, columns=["amount"]).to_arrow()["_change_type"].to_pylist()
+        ['update_before', 'update_after']
         """
         self._require_open()
         if until is None:

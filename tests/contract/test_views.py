@@ -262,7 +262,7 @@ def test_a_view_is_replaced_only_as_it_was_read(abc: Catalog) -> None:
     made = abc.create_view("d", "v", [], query=view_query("select 1 as n"), replace=True, expected=0)
     version = abc.version()
     for wrong in (0, 2):
-        with pytest.raises(Conflict, match="changed meanwhile"):
+        with pytest.raises(Conflict, match="changed by another writer"):
             abc.create_view("d", "v", [], query=view_query("select 2 as n"), replace=True, expected=wrong)
     assert (abc.view("d", "v"), abc.version()) == (made, version)
 

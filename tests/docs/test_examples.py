@@ -55,16 +55,3 @@ def test_the_readme_prints_what_it_shows(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip() == block[2].strip()
     assert (tmp_path / "orders-iceberg" / "metadata" / "version-hint.text").exists()
-
-
-def test_the_page_on_branches_runs(tmp_path: Path) -> None:
-    """Its Python and its commands, one after the other, in one lake."""
-    text = (ROOT / "docs" / "branches.md").read_text(encoding="utf-8")
-    (script,), (commands,) = (re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "sh"))
-    shell = f'set -eu\nmoulin() {{ "{sys.executable}" -m moulin.cli.main "$@"; }}\n{commands}'
-    for program in ([sys.executable, "-c", script], ["sh", "-c", shell]):
-        done = subprocess.run(
-            program, capture_output=True, text=True, timeout=180, cwd=tmp_path, env=ENVIRONMENT, check=False
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-    assert '"name": "test"' in done.stdout

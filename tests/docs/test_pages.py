@@ -12,8 +12,9 @@ from tests.docs import reference
 from tests.docs.pages import blocks
 from tests.docs.test_examples import ENVIRONMENT, ROOT
 
-_FOLDERS = [ROOT / "docs" / name for name in ("tutorials", "howto", "reference")]
-PAGES = [ROOT / "docs" / "start.md", *sorted(page for folder in _FOLDERS for page in folder.rglob("*.md"))]
+_FOLDERS = [ROOT / "docs" / name for name in ("tutorials", "howto", "reference", "operations")]
+PAGES = [ROOT / "docs" / name for name in ("start.md", "branches.md")]
+PAGES += sorted(page for folder in _FOLDERS for page in folder.rglob("*.md"))
 
 
 def name(page: Path) -> str:

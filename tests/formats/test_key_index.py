@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def find(index: KeyIndex, key: bytes) -> tuple[int, int] | None:
     place = block.find_one(key)
     if place is None:
         return None
-    return block.start + place, -1 if block.row_ids is None else int(block.row_ids[place])
+    return block.position(place), -1 if block.row_ids is None else int(block.row_ids[place])
 
 
 def find_all(index: KeyIndex, keys: pa.Array) -> dict[int, int]:
@@ -54,7 +55,7 @@ def find_all(index: KeyIndex, keys: pa.Array) -> dict[int, int]:
             block = index.load(number)
             hit, at = block.find(search_form(keys.slice(place, 1)))
             if hit[0]:
-                found[place] = block.start + int(at[0])
+                found[place] = int(block.positions_at(at)[0])
     return found
 
 
@@ -104,6 +105,25 @@ def test_every_key_is_found_at_its_place(
         before = block.start + block.before(part) if number >= 0 else 0
         padded = part if not width else part.ljust(width, b"\0")
         assert before == sum(key < padded for key in keys)
+
+
+@settings(max_examples=100)
+@given(sets(), st.integers(1, 9), st.booleans(), st.randoms(use_true_random=False))
+def test_keys_of_rows_in_any_order_are_found_at_their_positions(
+    case: tuple[int, list[bytes], list[bytes]], per_block: int, with_ids: bool, order: random.Random
+) -> None:
+    width, keys, others = case
+    places = order.sample(range(3 * len(keys)), len(keys))  # some positions have no entry
+    ids = np.asarray(places, np.int64) * 7 if with_ids else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(key_index, "_cuts", lambda given, _: list(range(0, len(given), per_block)))
+        index = opened(encode_key_index(array(keys, width), ids, np.asarray(places, np.int64)))
+    for place, key in zip(places, keys, strict=True):
+        assert find(index, key) == (place, place * 7 if with_ids else -1)
+    assert not any(find(index, key) for key in others)
+    everything = sorted([*keys, *others])
+    wanted = {everything.index(key): place for place, key in zip(places, keys, strict=True)}
+    assert find_all(index, array(everything, width)) == wanted
 
 
 @settings(max_examples=100)
@@ -159,7 +179,8 @@ def answers(data: bytes, keys: list[bytes]) -> list[tuple[int, int] | None]:
 @given(sets(), st.data())
 def test_damage_is_never_an_answer(case: tuple[int, list[bytes], list[bytes]], data: st.DataObject) -> None:
     width, keys, others = case
-    good = encode_key_index(array(keys, width), np.arange(len(keys), dtype=np.int64))
+    placed = np.arange(len(keys), dtype=np.int64)[::-1] if data.draw(st.booleans()) else None
+    good = encode_key_index(array(keys, width), np.arange(len(keys), dtype=np.int64), placed)
     asked = [*keys, *others]
     right = answers(good, asked)
     place = data.draw(st.integers(0, len(good) - 1))
@@ -209,9 +230,9 @@ def test_a_footer_that_lies_is_refused(field: int, value: int, data: st.DataObje
 def test_a_newer_format_is_not_damage() -> None:
     good = encode_key_index(pa.array([b"a"], pa.binary()), None)
     parts = list(FOOTER.unpack(good[-56:-4]))
-    parts[9] = 3
+    parts[9] = 4
     footer = FOOTER.pack(*parts)
-    with pytest.raises(Unsupported, match="format 3"):
+    with pytest.raises(Unsupported, match="format 4"):
         opened(good[:-56] + footer + struct.pack("<I", google_crc32c.value(footer)))
 
 

@@ -65,12 +65,12 @@ def test_rules_that_were_sent_to_a_task_do_the_same() -> None:
     [
         ({"when_matched_if": "source.nothing = 1"}, "when_matched_if: There is no column 'source.nothing'"),
         ({"when_matched_set": {"note": "target.x"}}, "when_matched_set of note: There is no column 'target.x'"),
-        ({"when_matched_set": {"nope": "1"}}, "when_matched_set names 'nope', which is no column."),
+        ({"when_matched_set": {"nope": "1"}}, "when_matched_set names 'nope', which is not a column."),
         ({"when_not_matched_if": "target.id = 1"}, "when_not_matched_if: There is no column 'target.id'"),
         ({"when_not_matched_set": {"id": "1"}}, "when_not_matched_set cannot change id: it is part of the key."),
         (
             {"when_matched_set": {"amount": "'x'", "note": "source.extra"}},
-            "when_matched_set of amount: 'x' is no value of type",
+            "when_matched_set of amount: 'x' is not a value of type",
         ),
         ({}, "The source has a column 'extra' that the table lacks and that nothing uses."),
     ],

@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moulin.errors import InvalidInput
-from moulin.model.names import check_column_name, check_name, did_you_mean, matches_pattern, parse_table_name, quote
+from moulin.model.names import (
+    check_column_name,
+    check_name,
+    check_new_name,
+    did_you_mean,
+    full_name,
+    matches_pattern,
+    parent_names,
+    parse_table_name,
+    quote,
+)
 
 
 @pytest.mark.parametrize(
@@ -16,10 +26,32 @@ from moulin.model.names import check_column_name, check_name, did_you_mean, matc
         ("shop.orders", ("shop", "orders")),
         ("Shop.Orders", ("Shop", "Orders")),
         ("été.table à moi", ("été", "table à moi")),
+        ("`a.b`.orders", ("a.b", "orders")),
+        ("`a.b`.`or.ders`@exp", ("a.b@exp", "or.ders")),
+        ("`a.b@exp`.orders", ("a.b@exp", "orders")),
+        ("shop.`orders`", ("shop", "orders")),
     ],
 )
 def test_two_part_names_keep_their_case(text: str, parts: tuple[str, str]) -> None:
     assert parse_table_name(text) == parts
+
+
+_NAMES = st.text("aB.@ é", min_size=1, max_size=8)
+
+
+@given(_NAMES, _NAMES)
+def test_a_full_name_is_read_as_its_two_parts(database: str, table: str) -> None:
+    try:
+        check_name(database, "database"), check_new_name(table, "table")
+    except InvalidInput:
+        return
+    assert parse_table_name(full_name(database, table)) == (database, table)
+
+
+def test_a_database_lies_below_those_whose_levels_it_begins_with() -> None:
+    assert parent_names("a.b.c") == ["a.b", "a"]
+    assert parent_names("a.b@exp") == ["a@exp"]
+    assert parent_names("shop") == []
 
 
 @pytest.mark.parametrize(
@@ -31,7 +63,14 @@ def test_two_part_names_keep_their_case(text: str, parts: tuple[str, str]) -> No
         ("shop. ", "must not be blank"),
         ("shop. orders", "begins or ends with a space"),
         ("shop.or/ders", "contains '/'"),
-        ("shop.or`ders", "contains '`'"),
+        ("shop.or`ders", "a backquote without another"),
+        ("shop.or`der`s", "a backquote inside a name"),
+        ("shop.`orders`x", "a backquote inside a name"),
+        ("`shop.orders`", "has 1 parts"),
+        ("`a..b`.orders", "a dot with nothing"),
+        ("`a. b`.orders", "a dot with nothing, or a space"),
+        ("`.a`.orders", "a dot with nothing"),
+        ("``.orders", "must not be blank"),
         ("shop.or\nders", "control"),
         ("shop.or\u200bders", "invisible"),
         ("shop.\ud800", "control or invisible"),

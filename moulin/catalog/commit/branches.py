@@ -27,7 +27,7 @@ from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import AlreadyExists, InvalidInput, NotFound
 from moulin.model.entities import Branch, BranchTable, TableEntry
 from moulin.model.ids import new_id
-from moulin.model.names import AT, check_branch_name, on_branch
+from moulin.model.names import AT, check_branch_name, full_name, on_branch
 from moulin.model.operations import Kind
 
 _LIST = Prepared(s.branch_tables.insert())
@@ -86,7 +86,8 @@ def _tables_at(connection: sa.Connection, version: int, only: Collection[UUID] |
     for row in found:
         if row.oldest_version > version:
             raise InvalidInput(
-                f"Version {version} of {row.database}.{row.name} is no longer kept; the oldest is {row.oldest_version}."
+                f"Version {version} of {full_name(row.database, row.name)} is no longer kept; the oldest is "
+                f"{row.oldest_version}."
             )
     if only is not None and len(found) != len(only):
         raise NotFound(f"A table that the branch is to have was not there at version {version}.")
@@ -285,8 +286,8 @@ def _branch_table(branch: str, row: Any) -> BranchTable | None:
     if (is_new and is_gone) or not (is_new or is_gone or moved or row.wrote):
         return None
     ending = AT + branch
-    before = None if is_new else f"{row.old_database.removesuffix(ending)}.{row.old_name}"
-    after = None if is_gone else f"{row.database.removesuffix(ending)}.{row.name}"
+    before = None if is_new else full_name(row.old_database.removesuffix(ending), row.old_name)
+    after = None if is_gone else full_name(row.database.removesuffix(ending), row.name)
     versions = row.created_version, row.head_version
     return BranchTable(row.source_id, row.id, before, after, *versions, bool(row.wrote), bool(row.beside))
 
@@ -295,7 +296,8 @@ def drop(draft: Draft, name: str, *, grace_seconds: float) -> Branch:
     """Tombstone a branch with all that is on it."""
     row = find(draft.connection, name)
     bury(draft, s.branches, row, grace_seconds)
-    for database in _databases(draft.connection, row.id, live=True):
+    found = _databases(draft.connection, row.id, live=True)
+    for database in sorted(found, key=lambda one: len(one.name), reverse=True):  # those below others come first
         databases.drop(draft, database.id, cascade=True, grace_seconds=grace_seconds)
     return _to_branch(draft.connection, find(draft.connection, name, include_dropped=True))
 

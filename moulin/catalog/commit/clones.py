@@ -25,7 +25,7 @@ from moulin.formats import messages as pb
 from moulin.model.entities import TableState
 from moulin.model.filling import computed_marks
 from moulin.model.ids import new_id, new_snapshot_id
-from moulin.model.names import check_new_name
+from moulin.model.names import check_new_name, full_name
 from moulin.model.tags import in_quarantine, shown
 
 CLONE = "clone"
@@ -98,7 +98,7 @@ def clone(
         _copy_own(draft, source_id, table_id, at)
         _copy_sequences(draft, source_id, table_id, state.last_sequence)
         _copy_births(draft, source_id, table_id, at)
-    summary = {"cloned-table": f"{row.database}.{row.name}", "cloned-version": str(at)}
+    summary = {"cloned-table": full_name(row.database, row.name), "cloned-version": str(at)}
     snapshot_id = new_snapshot_id()
     tables.record_commit(
         draft,

@@ -42,8 +42,7 @@ from moulin.model.operations import (
     UpdateIndex,
 )
 from moulin.model.schema.values import PrimitiveType
-from moulin.storage import paths
-from moulin.storage.segment_source import open_segment
+from moulin.storage.segment_source import key_index_of, open_segment
 from moulin.storage.store import Store
 
 _AT_ONCE = 16
@@ -218,7 +217,7 @@ def segment_objects(facts: SegmentFacts) -> Iterator[_Object]:
     """The objects of a segment: itself, and its key index."""
     yield facts.path, facts.size, False
     if facts.index_size:
-        yield paths.key_index_path(facts.path), facts.index_size, False
+        yield key_index_of(facts), facts.index_size, False
 
 
 def named_objects(commit: TableCommit) -> Iterator[_Object]:

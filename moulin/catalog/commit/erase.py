@@ -18,7 +18,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import tables
-from moulin.catalog.segments import bases, column_sets
+from moulin.catalog.segments import bases, column_sets, key_indexes
 from moulin.catalog.segments.live import time_class
 from moulin.catalog.segments.sql_rows import select_spans, vector_row
 from moulin.catalog.sql import schema as s
@@ -176,8 +176,7 @@ def _old_files(connection: sa.Connection, changed: Sequence[int], done: Erased) 
         for row in connection.execute(sa.select(g).where(g.c.number.in_(chunk))):
             if not paths.is_adopted(row.path):  # what belongs to somebody else stays, and is named in the report
                 done.files[row.path] = row.size
-            if row.index_size:
-                done.files[paths.key_index_path(row.path)] = row.index_size
+    done.files.update((index.path, index.size) for index in key_indexes.of_segments(connection, changed))
 
 
 def _drop_coverage(connection: sa.Connection, changed: Sequence[int], done: Erased) -> None:

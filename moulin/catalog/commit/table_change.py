@@ -17,6 +17,7 @@ from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import InvalidInput
 from moulin.formats import messages as pb
 from moulin.model.conflicts import Verdict, strongest, verdict
+from moulin.model.names import full_name
 from moulin.model.operations import Kind
 
 _UPDATE = Prepared(s.tables.update().where(s.tables.c.id == sa.bindparam("changed_table")))
@@ -32,7 +33,7 @@ class TableChange:
         self.row = tables.find_by_id(
             draft.connection, commit.table_id, dropped_after=draft.now if commit.into_dropped else None
         )
-        self.name = f"{self.row.database}.{self.row.name}"
+        self.name = full_name(self.row.database, self.row.name)
         if not 0 <= commit.read_version <= draft.version:
             raise InvalidInput(f"A commit is prepared from a version up to {draft.version}, not {commit.read_version}.")
         self.manifest = draft.table(commit.table_id)

@@ -16,7 +16,7 @@ from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
 from moulin.model.entities import Database, DropPreview, Named
 from moulin.model.ids import new_id
-from moulin.model.names import AT, check_name
+from moulin.model.names import AT, LEVEL, check_name
 from moulin.model.texts import check_texts
 
 
@@ -91,9 +91,10 @@ def list_all(connection: sa.Connection, *, include_dropped: bool, branch: str | 
 def rename(draft: Draft, key: NameOrId, new_name: str) -> Database:
     row = find(draft.connection, key)
     if _branch_of(draft.connection, new_name) != row.branch_id:
-        raise InvalidInput("A database stays on its branch: publish the branch, or make the database anew.")
+        raise InvalidInput("A database stays on its branch: publish the branch, or create the database again.")
     if new_name != row.name:
         _require_free(draft.connection, new_name)
+        _refuse_below(draft.connection, row, "rename")
         draft.connection.execute(s.databases.update().where(s.databases.c.id == row.id).values(name=new_name))
         add_rows(draft, s.databases, [row.id])
     return to_database(_by_id(draft.connection, row.id))
@@ -132,6 +133,8 @@ def drop(draft: Draft, key: NameOrId, *, cascade: bool, grace_seconds: float) ->
             f"Database {row.name!r} still holds {', '.join(held[:5])}{' and more' if len(held) > 5 else ''}; "
             "drop them first, or drop the database with cascade."
         )
+    if row.tombstoned_at is None:
+        _refuse_below(draft.connection, row, "drop")
     bury(draft, s.databases, row, grace_seconds)
     for table in CHILDREN.values():
         # Children that fell with it before have its tombstone: when that ends earlier now, so does theirs.
@@ -235,6 +238,25 @@ def _live(connection: sa.Connection, name: str) -> Any:
 def _require_free(connection: sa.Connection, name: str) -> None:
     if _live(connection, name) is not None:
         raise AlreadyExists(f"Database {name!r} already exists.")
+
+
+def _refuse_below(connection: sa.Connection, row: Any, what: str) -> None:
+    """FailedPrecondition while a database has others below it: `a.b` lies below `a`."""
+    d = s.databases
+    stem = row.name.partition(AT)[0]
+    begins = sa.func.substr(d.c.name, 1, len(stem) + 1) == stem + LEVEL
+    query = sa.select(d.c.name).where(begins, d.c.tombstoned_at.is_(None), _same_branch(row)).order_by(d.c.name)
+    below = list(connection.execute(query.limit(6)).scalars())
+    if below:
+        raise FailedPrecondition(
+            f"Database {row.name!r} has others below it, {', '.join(map(repr, below[:5]))}"
+            f"{' and more' if len(below) > 5 else ''}: {what} those first."
+        )
+
+
+def _same_branch(row: Any) -> sa.ColumnElement[bool]:
+    d = s.databases
+    return d.c.branch_id.is_(None) if row.branch_id is None else d.c.branch_id == row.branch_id
 
 
 def _children(connection: sa.Connection, table: sa.Table, database_id: UUID) -> tuple[Named, ...]:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
+from moulin.model.names import full_name
 
 NameOrId = str | UUID
 """A name, which may pass from one object to another, or an id, which never does."""
@@ -24,7 +25,7 @@ def require_free_name(connection: sa.Connection, database: Any, name: str) -> No
             table.c.database_id == database.id, table.c.name == name, table.c.tombstoned_at.is_(None)
         )
         if connection.execute(taken).first() is not None:
-            raise AlreadyExists(f"{kind} {database.name}.{name} already exists.")
+            raise AlreadyExists(f"{kind} {full_name(database.name, name)} already exists.")
 
 
 def check_text(name: str) -> str:

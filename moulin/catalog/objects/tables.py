@@ -25,7 +25,7 @@ from moulin.model.entities import TableEntry, TableState
 from moulin.model.ids import new_id, new_snapshot_id
 from moulin.model.layout.partition_spec import spec_from_json, spec_to_json
 from moulin.model.layout.sort_order import sort_from_json, sort_to_json
-from moulin.model.names import check_new_name
+from moulin.model.names import check_new_name, full_name
 from moulin.model.schema.documents import schema_from_json, schema_to_json
 from moulin.model.schema.values import Schema
 
@@ -66,7 +66,7 @@ def find_by_id(connection: sa.Connection, table_id: UUID, *, dropped_after: int 
     if row is None:
         raise NotFound("The table was dropped and purged.")
     if row.tombstoned_at is not None and (dropped_after is None or row.delete_at <= dropped_after):
-        raise NotFound(f"Table {row.database}.{row.name} was dropped; resurrect it to use it again.")
+        raise NotFound(f"Table {full_name(row.database, row.name)} was dropped; resurrect it to use it again.")
     return row
 
 
@@ -263,7 +263,7 @@ def made(draft: Draft, table_id: UUID) -> TableState:
 
 def require_kept(row: Any, version: int, *, current: int | None = None) -> None:
     """Refuse a version that the table did not exist in, that is not there yet, or that clean-up has passed."""
-    name, current = f"{row.database}.{row.name}", row.lake_version if current is None else current
+    name, current = full_name(row.database, row.name), row.lake_version if current is None else current
     if version > current:
         raise NotFound(f"Version {version} does not exist yet; the lake is at {current}.")
     if version < row.created_version:
@@ -334,7 +334,9 @@ def rename(draft: Draft, database: NameOrId, key: NameOrId, new_database: NameOr
         return table_id
     require_free_name(draft.connection, parent, new_name)
     if row.database_id != parent.id and (users := references.to_table(draft.connection, row.id)):
-        raise InUse(f"Table {row.database}.{row.name} is used by {users} and cannot leave its database.", users)
+        raise InUse(
+            f"Table {full_name(row.database, row.name)} is used by {users} and cannot leave its database.", users
+        )
     draft.connection.execute(
         s.tables.update().where(s.tables.c.id == row.id).values(name=new_name, database_id=parent.id)
     )
@@ -367,7 +369,7 @@ def make_way(draft: Draft, database: NameOrId, name: str, *, grace_seconds: floa
 def drop(draft: Draft, database: NameOrId, key: NameOrId, *, grace_seconds: float) -> TableEntry:
     row = find(draft.connection, database, key, include_dropped=True)
     if row.tombstoned_at is None and (users := references.to_table(draft.connection, row.id)):
-        raise InUse(f"Table {row.database}.{row.name} is used by {users}; drop or change them first.", users)
+        raise InUse(f"Table {full_name(row.database, row.name)} is used by {users}; drop or change them first.", users)
     bury(draft, s.tables, row, grace_seconds)
     return to_entry(row.database, _by_id(draft.connection, row.id))
 

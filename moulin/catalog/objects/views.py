@@ -196,7 +196,9 @@ def _require_unchanged(parent: Any, name: str, row: Any, expected: int) -> None:
     if row is None:
         raise NotFound(f"View {parent.name}.{name} does not exist.")
     if (row.query_version or 0) != expected:
-        raise Conflict(f"View {parent.name}.{name} was changed meanwhile: read it again.", requirement="the view")
+        raise Conflict(
+            f"View {parent.name}.{name} was changed by another writer: read it again.", requirement="the view"
+        )
 
 
 def _continued(query: ViewQuery, before: View, now: int) -> ViewQuery:

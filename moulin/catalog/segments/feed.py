@@ -26,6 +26,7 @@ from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
+from moulin.model.names import full_name
 from moulin.model.operations import Kind
 
 _VERSIONS = 128  # versions looked at in one snapshot
@@ -94,7 +95,7 @@ _GAPS = Prepared(
 
 def require_range(connection: sa.Connection, row: Any, since: int, until: int) -> None:
     """Refuse a range of versions of a table (a row of `find_by_id`) whose changes are not all known."""
-    name = f"{row.database}.{row.name}"
+    name = full_name(row.database, row.name)
     if until > row.lake_version or since > row.lake_version:
         missing = max(since, until)
         raise InvalidInput(f"Version {missing} does not exist yet; the lake is at {row.lake_version}.")
@@ -185,8 +186,8 @@ def added(pool: Pool, table_id: UUID, versions: Collection[int]) -> list[LiveSeg
         del came[segment.facts.number]
     if came:
         raise FailedPrecondition(
-            f"Version {min(came.values())} added files to {row.database}.{row.name} of which rows were deleted at "
-            "once: read the changes of that version instead of its files."
+            f"Version {min(came.values())} added files to {full_name(row.database, row.name)} of which rows were "
+            "deleted at once: read the changes of that version instead of its files."
         )
     return found
 
@@ -279,7 +280,7 @@ def _loud_commits(connection: sa.Connection, row: Any, since: int, until: int) -
 
 def _no_longer_known(row: Any, version: int) -> FailedPrecondition:
     return FailedPrecondition(
-        f"What version {version} changed in {row.database}.{row.name} is no longer known; the oldest version "
+        f"What version {version} changed in {full_name(row.database, row.name)} is no longer known; the oldest version "
         f"to ask since is {row.oldest_version}, or ask for net changes."
     )
 

@@ -21,6 +21,7 @@ from moulin.catalog.segments import bases
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import Pool
 from moulin.errors import InvalidInput
+from moulin.model.names import full_name
 from moulin.model.operations import Expected
 from moulin.model.table_settings import RETENTION, retention_ns
 
@@ -66,7 +67,7 @@ def _find_in(pool: Pool, row: Any, limit: int) -> Expiring | None:
             if row.time_classes >> k & 1 and len(found) < limit:
                 query = _expired(level, k, now - kept, now).limit(limit - len(found))
                 found += [Expected(span.segment, span.vector_id) for span in connection.execute(query)]
-    return Expiring(row.id, f"{row.database}.{row.name}", version, tuple(found)) if found else None
+    return Expiring(row.id, full_name(row.database, row.name), version, tuple(found)) if found else None
 
 
 def _expired(level: bases.Level, k: int, before: int, now: int) -> sa.Select[Any]:

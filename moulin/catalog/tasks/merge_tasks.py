@@ -65,7 +65,7 @@ def create(pool: Pool, planned: Sequence[PlannedTask], begin: Begin | None = Non
     wanted = sorted(owners)  # in one order, so that two who want the same do not wait for each other in turn
     # One that is claimed at once is of no use to anybody after a power cut, and does not wait for the disk.
     if begin is None and any(plan.kind != COMPACT for plan in planned):
-        raise InvalidInput("A task that fills columns is claimed by whoever makes it: name the worker.")
+        raise InvalidInput("A task that fills columns is claimed by the worker that creates it: name the worker.")
     with pool.unordered(durable=begin is None) as connection:
         now = pool.now(connection)
         _forget_lapsed(connection, now)

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from moulin.catalog.segments import key_indexes
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.pool import Pool, chunks
 from moulin.model.tags import PARTITION_STATISTICS_PREFIX, STATISTICS_PREFIX, statistics_of
@@ -48,13 +49,15 @@ def leftovers(pool: Pool, table_ids: Collection[UUID], candidates: Sequence[str]
 
 
 def _named(connection: sa.Connection, every: Sequence[str]) -> set[str]:
-    owners = {path: paths.parse_key_index_path(path) or path for path in every}
-    numbers = {found[1] for path in owners.values() if (found := paths.parse_segment_path(path))}
+    numbers = {found[1] for path in every if (found := paths.parse_segment_path(path))}
+    indexed = {
+        found[1] for path in every if (found := paths.parse_segment_path(paths.parse_key_index_path(path) or ""))
+    }
     g = s.segments
-    segments: set[str] = set()
+    files = {index.path for index in key_indexes.of_segments(connection, indexed)}
     if numbers:
-        segments.update(connection.execute(sa.select(g.c.path).where(g.c.number.in_(numbers))).scalars())
-    used = {path for path, owner in owners.items() if owner in segments}
+        files.update(connection.execute(sa.select(g.c.path).where(g.c.number.in_(numbers))).scalars())
+    used = files.intersection(every)
     sources = (s.deletion_vectors, s.column_files, s.journals, s.index_files, s.projection_files)
     named = sa.union_all(*(sa.select(source.c.path).where(source.c.path.in_(every)) for source in sources))
     return used.union(connection.execute(named).scalars())

@@ -18,6 +18,7 @@ import fastavro
 import sqlalchemy as sa
 
 from moulin.catalog.commit import backfills
+from moulin.catalog.segments import key_indexes
 from moulin.catalog.sql import schema as s
 from moulin.errors import MoulinError
 from moulin.formats import manifest as codec
@@ -61,14 +62,12 @@ class KnownFile:
 def known_files(connection: sa.Connection, after: int = 0) -> Iterator[KnownFile]:
     """Every file that kept versions after `after` name."""
     g, j = s.segments, s.journals
-    segments = sa.select(g.c.path, g.c.size, g.c.sha256, g.c.index_size).where(g.c.added_version > after, ~g.c.inline)
+    segments = sa.select(g.c.path, g.c.size, g.c.sha256).where(g.c.added_version > after, ~g.c.inline)
     for row in connection.execute(segments.order_by(g.c.number)):
-        if paths.is_adopted(row.path):
-            continue
-        yield KnownFile(row.path, row.size, row.sha256)
-        if row.index_size:
-            path = paths.key_index_path(row.path)
-            yield KnownFile(path, row.index_size, verify=partial(_is_key_index, path))
+        if not paths.is_adopted(row.path):
+            yield KnownFile(row.path, row.size, row.sha256)
+    for index in key_indexes.matching(connection, g.c.added_version > after):
+        yield KnownFile(index.path, index.size, verify=partial(_is_key_index, index.path))
     yield from _vector_files(connection, after)
     f = s.column_files
     columns = sa.select(f.c.path, f.c.size, f.c.sha256).where(f.c.added_version > after).order_by(f.c.path)

@@ -174,7 +174,7 @@ def _correct(lake: Lake, sales: Table) -> None:
 def _compact(lake: Lake, sales: Table) -> None:
     _chapter(
         "4. Compact",
-        "Spark tasks mill the fresh segments into sorted, compressed ones; readers and writers go on meanwhile.",
+        "Spark tasks mill the fresh segments into sorted, compressed ones; readers and writers go on.",
     )
     query = (
         "select shop, round(sum(price), 2) as turnover from shop.sales "

@@ -17,7 +17,7 @@ def metrics_at(bind: str, text: Callable[[], str]) -> Iterator[int]:
     """Answers on `bind` (host:port; port 0 for any free one) for as long as the block runs; yields the port."""
     host, colon, port = bind.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65_535:
-        raise InvalidInput(f"{bind!r} is no address to listen on: write host:port, such as 127.0.0.1:4319.")
+        raise InvalidInput(f"{bind!r} is not an address to listen on: write host:port, such as 127.0.0.1:4319.")
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -11,7 +11,7 @@ from moulin.cli.output import moment, say, show_rows, show_values
 from moulin.errors import InvalidInput
 from moulin.lake import Lake
 from moulin.model.ingest import SIGNALS, NewToken, Routing, Token
-from moulin.model.names import parse_table_name
+from moulin.model.names import full_name, parse_table_name
 
 app = typer.Typer(help="Ingest tokens: who may send telemetry, and to which tables it goes.", no_args_is_help=True)
 
@@ -150,7 +150,7 @@ def _routing(
     for signal in SIGNALS:
         named = given[signal] or default
         if named is not None:
-            targets[signal] = lake.table(named if "." in named else f"{database}.{named}", read_only=True).id
+            targets[signal] = lake.table(named if "." in named else full_name(database, named), read_only=True).id
         elif before is not None:
             targets[signal] = getattr(before, signal)
         else:

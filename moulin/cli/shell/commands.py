@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from moulin.cli.output import say, show_rows
 from moulin.errors import InvalidInput, NotFound
-from moulin.model.names import did_you_mean, parse_table_name
+from moulin.model.names import did_you_mean, full_name, parse_table_name
 
 if TYPE_CHECKING:
     from moulin.lake import Lake
@@ -81,13 +81,13 @@ def _only_views(session: Shell, words: list[str]) -> None:
 
 def _tables(session: Shell, database: str) -> Iterator[dict[str, Any]]:
     for table in session.lake.tables(database):
-        yield {"name": f"{database}.{table.name}", "kind": "table", "rows": table.rows, "segments": table.segments}
+        yield {"name": full_name(database, table.name), "kind": "table", "rows": table.rows, "segments": table.segments}
 
 
 def _views(session: Shell, database: str) -> Iterator[dict[str, Any]]:
     for view in session.lake.views(database):
         of = ", ".join(member.name for member in view.members)
-        yield {"name": f"{database}.{view.name}", "kind": f"view of {of}", "rows": None, "segments": None}
+        yield {"name": full_name(database, view.name), "kind": f"view of {of}", "rows": None, "segments": None}
 
 
 def _columns(session: Shell, name: str) -> Iterator[dict[str, Any]]:

@@ -14,6 +14,7 @@ from moulin.cli.query.formats import FORMATS
 from moulin.cli.shell.commands import COMMANDS
 from moulin.cli.shell.script import COMMAND
 from moulin.errors import MoulinError
+from moulin.model.names import full_name
 from moulin.printable import printable
 
 if TYPE_CHECKING:
@@ -72,13 +73,13 @@ class LakeCompleter(Completer):
             for database in self._lake.databases():
                 tables = [table.name for table in self._lake.tables(database.name)]
                 views = [view.name for view in self._lake.views(database.name)]
-                names += [database.name, *(f"{database.name}.{name}" for name in (*tables, *views))]
+                names += [database.name, *(full_name(database.name, name) for name in (*tables, *views))]
             self._names, self._version = names, version
         return self._names
 
     def _columns(self, text: str, names: list[str]) -> Iterator[str]:
         for database, table in _TABLE.findall(text):
-            if f"{database}.{table}" in names:
+            if full_name(database, table) in names:
                 try:
                     schema = self._lake.catalog.table(database, table).schema
                 except MoulinError:

@@ -60,11 +60,14 @@ def import_table(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The folder of a table, or a metadata.json.")],
     name: TableName,
     format: Annotated[str | None, typer.Option(help="iceberg, delta, parquet or lance; by default found out.")] = None,
+    primary_key: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column of the key, in order; each key is once.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Make a table of an Iceberg table, a Delta table or a folder of Parquet files where it lies."""
     with open_lake(context) as lake, progress(f"Importing {source}", quiet=as_json):
-        made = lake.import_table(source, name, format=format)
+        made = lake.import_table(source, name, format=format, primary_key=primary_key or ())
         rows, version = made.scan().count(), made.state().version
     say(f"Table {name} has the {rows:,} rows of {source}.", as_json, table=name, rows=rows, version=version)
 

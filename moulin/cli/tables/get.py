@@ -37,7 +37,7 @@ def get(
     key: Annotated[str, typer.Argument(metavar="KEY", help="A value, or of several key columns a JSON array.")],
     as_json: Json = False,
 ) -> None:
-    """Show the row of a key; exit 1 when there is none."""
+    """Show the row of a key; exit 1 if it does not exist."""
     with open_lake(context) as lake:
         found = lake.table(table)
         columns = Key.of(found.state().schema)

@@ -224,7 +224,7 @@ def clone(
     source: TableName,
     name: str,
     at: Annotated[str | None, typer.Option(help="A version, a tag or a time of the source; by default now.")] = None,
-    copy: Annotated[bool, typer.Option("--copy", help="Write the rows anew instead of sharing files.")] = False,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the rows instead of sharing files.")] = False,
     as_json: Json = False,
 ) -> None:
     """Make a table of the rows that another one has, without copying its files."""

@@ -10,6 +10,7 @@ import typer
 from moulin.cli.options import All, DatabaseName, Json, ViewName, open_lake
 from moulin.cli.output import errors, moment, say, show_rows, show_values
 from moulin.model.entities import View, ViewHistory, ViewQuery
+from moulin.model.names import full_name
 
 app = typer.Typer(help="Views: ordered unions of tables, and queries.", no_args_is_help=True)
 
@@ -68,7 +69,7 @@ def show(context: typer.Context, name: ViewName, as_json: Json = False) -> None:
         view = lake.view(name)
         show_values(
             {
-                "name": f"{view.database}.{view.name}",
+                "name": full_name(view.database, view.name),
                 "kind": kind_of(view),
                 "tables": [m.name for m in view.members],
                 "description": view.description,

@@ -20,6 +20,7 @@ from moulin.console.api.requests import (
     to_cursor,
 )
 from moulin.console.api.shapes import Int64, Page, Shape
+from moulin.model.names import full_name
 from moulin.model.schema.documents import schema_from_json
 from moulin.network.callers import Role
 
@@ -142,7 +143,7 @@ def _happened(one: Activity) -> Happened:
     changes = [
         Change(
             table_id=str(change.table_id),
-            table=f"{change.database}.{change.name}",
+            table=full_name(change.database, change.name),
             kind=change.kind,
             added_rows=change.added_rows,
             summary=dict(change.summary),
@@ -158,13 +159,13 @@ def search(catalog: CatalogOf, q: SearchText) -> Page[Hit]:
     if not (text := q.strip()):
         return Page(items=[])
     hits = [
-        Hit(kind="table", name=f"{one.database}.{one.name}", id=str(one.id))
+        Hit(kind="table", name=full_name(one.database, one.name), id=str(one.id))
         for one in catalog.overview.tables(None, _FOUND, text=text)
     ]
     for entry, document in catalog.overview.tables_with_column(text, _FOUND):
         names = [field.name for field in schema_from_json(document).fields if text.lower() in field.name.lower()]
-        full_name = f"{entry.database}.{entry.name}"
-        hits += [Hit(kind="column", name=name, id=str(entry.id), table=full_name) for name in names]
+        owner = full_name(entry.database, entry.name)
+        hits += [Hit(kind="column", name=name, id=str(entry.id), table=owner) for name in names]
     hits += [
         Hit(kind="branch", name=one.name, id=str(one.id))
         for one in catalog.branches()

@@ -13,6 +13,7 @@ from moulin.console.api.shapes import Int64, Page, Shape
 from moulin.errors import NotFound
 from moulin.model.ingest import MemberKind
 from moulin.model.merge_task import MergeTask
+from moulin.model.names import full_name
 from moulin.model.operations import Claim
 from moulin.network.callers import Role
 
@@ -169,7 +170,7 @@ def _names(catalog: Catalog, tasks: list[MergeTask]) -> dict[UUID, str]:
     for table_id in {task.table_id for task in tasks}:
         try:
             entry = catalog.table_entry(table_id)
-            names[table_id] = f"{entry.database}.{entry.name}"
+            names[table_id] = full_name(entry.database, entry.name)
         except NotFound:
             names[table_id] = str(table_id)
     return names

@@ -25,6 +25,7 @@ from moulin.console.telemetry import Telemetry
 from moulin.errors import InvalidInput, NotFound, Unavailable
 from moulin.ingest.flow import FlowWatch
 from moulin.lake import Lake
+from moulin.model.names import full_name
 from moulin.network.callers import Caller, Role
 from moulin.table.table import Table
 
@@ -142,9 +143,9 @@ CatalogOf = Annotated[Catalog, Depends(_catalog)]
 def table_of(console: Console, table_id: UUID, *, to_change: bool = False) -> Table:
     """A table by id, also one of a branch; read-only unless `to_change`, so that looking touches no log of a writer."""
     entry = console.lake.own_catalog().table_entry(table_id)
-    found = console.lake.table(f"{entry.database}.{entry.name}", read_only=not to_change)
+    found = console.lake.table(full_name(entry.database, entry.name), read_only=not to_change)
     if found.id != table_id:  # the name was given to another one meanwhile
-        raise NotFound(f"Table {entry.database}.{entry.name} was replaced: look for it again.")
+        raise NotFound(f"Table {full_name(entry.database, entry.name)} was replaced: look for it again.")
     return found
 
 

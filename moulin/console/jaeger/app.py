@@ -163,7 +163,7 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def _no_such(request: Request, error: HTTPException) -> Response:
-        return refuse(error.status_code, "There is no such endpoint. Jaeger's query API is at /jaeger/api.")
+        return refuse(error.status_code, "This endpoint does not exist. Jaeger's query API is at /jaeger/api.")
 
 
 __all__ = ["PREFIX", "build"]

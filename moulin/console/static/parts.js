@@ -15,8 +15,9 @@ export const Waiting = () => html`<p class="dim" role="status">Loading …</p>`;
 
 export const Badge = ({ kind = "", children }) => html`<span class=${"badge " + kind}>${children}</span>`;
 
-// Rows of a list. `columns`: {name, show, kind: "number" | "text", width}. Rows of one height; only those in sight exist.
-export function Grid({ label, columns, rows, onEnd, empty = "Nothing here.", height = 28, tall = 560 }) {
+// Rows of a list. `columns`: {name, show, kind: "number" | "text", width}. Rows of one height; only those in sight exist. `fixed`: as wide as
+// it says, and no wider than its place.
+export function Grid({ label, columns, rows, onEnd, empty = "Nothing here.", height = 28, tall = 560, fixed = false }) {
   const box = useRef(null);
   const [step, setStep] = useState(0); // of eight rows: between two steps nothing is drawn again
   const first = Math.min(Math.max(0, (step - 1) * 8), Math.max(0, rows.length - 1));
@@ -29,7 +30,7 @@ export function Grid({ label, columns, rows, onEnd, empty = "Nothing here.", hei
   return html`
     <div class="grid" ref=${box} tabindex="0" role="region" aria-label=${label} style=${`max-height:${tall}px`}
       onScroll=${(event) => setStep(Math.floor(event.currentTarget.scrollTop / height / 8))}>
-      <table aria-rowcount=${rows.length + 1}>
+      <table aria-rowcount=${rows.length + 1} class=${fixed ? "fixed" : ""}>
         <thead><tr>${columns.map((one) => html`
           <th key=${one.name} scope="col" class=${one.kind ?? ""} style=${one.width ? `width:${one.width}` : ""}>
             ${one.label ?? plain(one.name)}</th>`)}</tr></thead>

@@ -199,7 +199,7 @@ def _first_look(footer: bytes, facts: SegmentFacts) -> bytes:
 def changed(path: str) -> Corrupt:
     return Corrupt(
         f"{path} changed after it was adopted: its footer is another one. Put the file back, or remove its rows from "
-        "the table and adopt it anew."
+        "the table and adopt it again."
     )
 
 

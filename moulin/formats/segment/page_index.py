@@ -33,7 +33,8 @@ class Span(NamedTuple):
     size: int
 
 
-class Chunk(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Chunk:
     """A column chunk: `head` is its type, encodings, path and codec as they are written in a footer."""
 
     head: bytes

@@ -65,7 +65,7 @@ class _Checker:
             return
         version, snapshots = document.get("format-version"), document.get("snapshots") or []
         if not isinstance(version, int) or not all(isinstance(one, dict) for one in snapshots):
-            found = "format-version is no number, or snapshots are no objects"
+            found = "format-version is not a number, or snapshots are not objects"
             yield Finding("fields are present and of their type", where, found)
             return
         self.metadata, self.format = document, version

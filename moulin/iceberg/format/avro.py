@@ -86,7 +86,7 @@ def _text(value: str | bytes) -> str:
 
 
 def _damaged(source: str, error: Exception) -> Corrupt:
-    return Corrupt(f"{source} is no readable Avro file ({' '.join(str(error).split())[:200]}).")
+    return Corrupt(f"{source} is not a readable Avro file ({' '.join(str(error).split())[:200]}).")
 
 
 def partition_type(kind: IcebergType, field_id: int) -> Any:

@@ -206,7 +206,7 @@ def read_metadata(context: Context, path: str) -> Json:
         raise Corrupt(f"{path} is damaged: it is no JSON ({error}).") from None
     lists = ("schemas", "partition-specs", "sort-orders", "snapshots")
     if not isinstance(document, dict) or not all(isinstance(document.get(name), list) for name in lists):
-        raise Corrupt(f"{path} is damaged: it is no metadata of a table.")
+        raise Corrupt(f"{path} is damaged: it is not metadata of a table.")
     return document
 
 

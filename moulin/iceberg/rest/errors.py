@@ -59,13 +59,6 @@ class RestError(Exception):
         self.status, self.kind, self.message = status, kind, message
 
 
-class UnsupportedOperation(RestError):
-    """What this catalog does not do."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(406, "UnsupportedOperationException", message)
-
-
 def no_such(what: str, message: str) -> RestError:
     """`what` is Table, View or Namespace."""
     return RestError(404, f"NoSuch{what}Exception", message)

@@ -1,4 +1,9 @@
-"""Namespaces: the databases of the lake. They have one level."""
+"""Namespaces: the databases of the lake. The dots in the name of a database are between its levels.
+
+A database is shown below the nearest that is there: `a.b` is ["a", "b"] when there is a database `a`, else ["a.b"].
+"""
+
+# Decisions: docs/decisions/0630
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from fastapi.responses import JSONResponse, Response
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound
 from moulin.iceberg.rest.errors import RestError, missing, taken
 from moulin.iceberg.rest.requests import (
+    SEPARATOR,
     Body,
     LakeOf,
     PageSize,
@@ -15,13 +21,14 @@ from moulin.iceberg.rest.requests import (
     database,
     database_in_body,
     field,
+    levels,
     page,
     texts,
     words,
 )
 from moulin.lake import Lake
 from moulin.model.entities import Database
-from moulin.model.names import check_name
+from moulin.model.names import check_name, parent_names
 from moulin.table.properties import check_properties
 
 router = APIRouter()
@@ -31,27 +38,32 @@ router = APIRouter()
 def list_namespaces(
     lake: LakeOf, token: PageToken = None, size: PageSize = None, parent: str | None = Query(None)
 ) -> Response:
-    if parent:
-        find(lake, parent)
-        return JSONResponse({"namespaces": [], "next-page-token": None})
-    names, following = page([found.name for found in sorted(lake.databases(), key=lambda d: d.name)], token, size)
-    return JSONResponse({"namespaces": [[name] for name in names], "next-page-token": following})
+    above = levels(parent) if parent else []
+    below = find(lake, parent).name if parent else None
+    known = {found.name for found in lake.databases()}
+    mine = [name for name in sorted(known) if next((one for one in parent_names(name) if one in known), None) == below]
+    names, following = page(mine, token, size)
+    cut = 0 if below is None else len(below) + 1
+    return JSONResponse({"namespaces": [[*above, name[cut:]] for name in names], "next-page-token": following})
 
 
 @router.post("/namespaces")
 def create_namespace(lake: LakeOf, body: Body) -> Response:
-    name = database_in_body(field(body, "namespace", list))
+    parts = field(body, "namespace", list)
+    name = check_name(database_in_body(parts), "database")
+    if len(parts) > 1:
+        find(lake, SEPARATOR.join(parts[:-1]))
     try:
         made = lake.create_database(name, properties=texts(body, "properties"))
     except AlreadyExists:
         raise taken("Namespace", name) from None
-    return JSONResponse({"namespace": [made.name], "properties": dict(made.properties)})
+    return JSONResponse({"namespace": parts, "properties": dict(made.properties)})
 
 
 @router.get("/namespaces/{namespace}")
 def load_namespace(lake: LakeOf, namespace: str) -> Response:
     found = find(lake, namespace)
-    return JSONResponse({"namespace": [found.name], "properties": dict(found.properties)})
+    return JSONResponse({"namespace": levels(namespace), "properties": dict(found.properties)})
 
 
 @router.head("/namespaces/{namespace}")

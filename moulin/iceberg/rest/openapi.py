@@ -25,7 +25,7 @@ _ERRORS: Final = {
     "400": "The request can never succeed",
     "401": "No token, or one that is not known",
     "403": "The token may not do this",
-    "404": "There is no such namespace, table or view",
+    "404": "The namespace, table or view does not exist",
     "406": "This catalog does not do that",
     "409": "Something else was committed first, or has the name",
     "413": "The request is too large",

@@ -13,9 +13,9 @@ from fastapi import Depends, Query, Request
 
 from moulin.errors import InvalidInput
 from moulin.iceberg.format.json import Json
-from moulin.iceberg.rest.errors import RestError, UnsupportedOperation, missing
+from moulin.iceberg.rest.errors import RestError, missing
 from moulin.lake import Lake
-from moulin.model.names import MAIN
+from moulin.model.names import AT, LEVEL, MAIN
 
 _SPELLED: dict[type, str] = {dict: "object", list: "array", str: "string", int: "number", bool: "boolean"}
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -133,22 +133,29 @@ def words(body: Json, name: str) -> list[str]:
     return list(found)
 
 
+def levels(namespace: str) -> list[str]:
+    """The levels of a namespace in a path, as the client wrote them: one of them may have dots in it."""
+    return namespace.split(SEPARATOR)
+
+
 def database(namespace: str) -> str:
-    """The database that a namespace in a path stands for. Nothing is nested in a database but tables."""
-    if SEPARATOR in namespace or "." in namespace:
-        raise missing("Namespace", f"{namespace.replace(SEPARATOR, '.')} (databases are not nested)")
-    return namespace
+    """The database that a namespace in a path stands for: `a.b` for the levels a and b, and for the level a.b."""
+    name = LEVEL.join(levels(namespace))
+    if AT in name:  # a branch is named by the prefix of the path alone
+        raise missing("Namespace", name)
+    return name
 
 
 def database_in_body(parts: Sequence[Any]) -> str:
     """The database that a namespace in a body stands for."""
     if not parts or not all(isinstance(part, str) for part in parts):
-        raise InvalidInput("A namespace is a JSON array of one name.")
-    if len(parts) > 1:
-        raise UnsupportedOperation(
-            f"Namespace {list(parts)} has {len(parts)} levels: databases are not nested, use one."
+        raise InvalidInput("A namespace is a JSON array of the names of its levels.")
+    name = LEVEL.join(parts)
+    if AT in name:
+        raise InvalidInput(
+            f"Namespace {name!r} contains {AT!r}, which stands before a branch: connect with warehouse=lake@BRANCH."
         )
-    return str(parts[0])
+    return name
 
 
 def page(names: Sequence[str], token: str | None, size: int | None) -> tuple[Sequence[str], str | None]:

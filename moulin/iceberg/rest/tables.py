@@ -29,11 +29,12 @@ from moulin.iceberg.rest.requests import (
     database,
     database_in_body,
     field,
+    levels,
     page,
 )
 from moulin.lake import Lake
 from moulin.model.entities import TableState
-from moulin.model.names import AT, check_name
+from moulin.model.names import AT, check_name, full_name
 from moulin.sized_cache import SizedCache
 from moulin.storage import paths
 from moulin.table.keyed.tables import flush_table
@@ -46,7 +47,7 @@ Snapshots = Literal["all", "refs"]
 def list_tables(lake: LakeOf, namespace: str, token: PageToken = None, size: PageSize = None) -> Response:
     name = namespaces.find(lake, namespace).name
     names, following = page(sorted(table.name for table in lake.tables(name)), token, size)
-    found = [{"namespace": [name], "name": table} for table in names]
+    found = [{"namespace": levels(namespace), "name": table} for table in names]
     return JSONResponse({"identifiers": found, "next-page-token": following})
 
 
@@ -100,7 +101,7 @@ def rename_table(lake: LakeOf, body: Body) -> Response:
     find(lake, old_database, old)
     namespaces.find(lake, new_database)
     try:
-        lake.rename_table(f"{old_database}.{old}", f"{new_database}.{check_name(new, 'table')}")
+        lake.rename_table(full_name(old_database, old), full_name(new_database, check_name(new, "table")))
     except AlreadyExists as error:
         raise already_exists(lake, "Table", new_database, new, source=f"{old_database}.{old}") from error
     return Response(status_code=204)

@@ -24,6 +24,7 @@ from moulin.ingest.collector.registry import Grant, StreamRegistry
 from moulin.ingest.collector.requests import Checked, check_json, check_protobuf
 from moulin.ingest.collector.rows import check_rows
 from moulin.ingest.collector.stream import StreamSettings, StreamWriter
+from moulin.model.names import parse_table_name
 from moulin.model.otel import Signal
 from moulin.model.schema.values import Schema
 from moulin.network.counts import counted
@@ -223,7 +224,10 @@ class Collector:
 
         InvalidInput, with the column, for rows that the table cannot take as it is now.
         """
-        database, _, table = name.partition(".")
+        try:
+            database, table = parse_table_name(name)
+        except InvalidInput:
+            database, table = "", ""
         schema, asked = await self._schema(grant, table) if database == grant.database else (None, True)
         if schema is None:
             raise NotFound(f"The token's database has no table {name!r}: write database.table, and check both names.")

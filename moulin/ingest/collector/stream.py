@@ -75,7 +75,7 @@ class StreamCounts:
     bytes: int = counted("Bytes of stored baby segments.")
     records: int = counted("Records in stored baby segments.")
     streams: int = counted("Streams registered.")
-    fenced: int = counted("Times that a stream was found ended by somebody else.")
+    fenced: int = counted("Times that another process had ended the stream.")
     unknown_outcomes: int = counted("Puts whose outcome was unknown, and that were found stored.")
     store_errors: int = counted("Calls of the store or the catalog that failed, and were tried again.")
 

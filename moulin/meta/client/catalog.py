@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
@@ -60,6 +61,7 @@ _AGAIN: Final = frozenset(
     {*CATALOG_READS, "Commit", "PublishBranch", "ReserveSegments", "GetRegionNumber", "ReleaseRegion"}
 )
 _MANY: Final = 500  # partitions; where there are more, a time range comes first
+_ERASE_SECONDS: Final = 6 * 3600.0  # it writes all segments again in which it finds rows
 _VERSIONS: Final = 64  # asked for at a time: no call stays open while what it told of is being read
 
 
@@ -394,6 +396,16 @@ class ClientCatalog:
     def committed(self, request_id: str) -> CommitResult | None:
         found = self._call("FindCommit", pb.FindCommitRequest, request_id=request_id)
         return from_message_result(found.commit) if found.HasField("commit") else None
+
+    def erase_rows(self, table_id: UUID, where: str) -> dict[str, Any]:
+        """Have the server erase rows from every version; its report, without a signature.
+
+        It is not repeated when its answer gets lost: the report says what one call did.
+        """
+        request = _message(pb.EraseRowsRequest, {"table_id": str(table_id), "where": where})
+        done = self._connection.call(self._stub.EraseRows, request, seconds=_ERASE_SECONDS)
+        report: dict[str, Any] = json.loads(done.report_json)
+        return report
 
     # Regions and pins
 

@@ -51,9 +51,13 @@ class Connection:
         """A generated stub; its calls go through `call` and `stream`."""
         return kind(self._channel)
 
-    def call(self, method: Any, request: Any, *, again: bool = False) -> Any:
-        """One answer. With `again`, a call that did not get through is repeated: doing it twice must do no harm."""
-        return self._attempt(lambda: method(request, timeout=self._seconds, metadata=self._metadata), again)
+    def call(self, method: Any, request: Any, *, again: bool = False, seconds: float | None = None) -> Any:
+        """One answer, within `seconds` if they are more than those of the connection.
+
+        With `again`, a call that did not get through is repeated: doing it twice must do no harm.
+        """
+        timeout = max(self._seconds, seconds or 0.0)
+        return self._attempt(lambda: method(request, timeout=timeout, metadata=self._metadata), again)
 
     def stream(self, method: Any, request: Any) -> list[Any]:
         """All answers of a call that only looks."""

@@ -26,6 +26,7 @@ REQUEST_ID: Final = "x-request-id"
 
 log = logging.getLogger("moulin.meta")
 _SANE_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_PRIVATE = ("/moulin.lake.v1.CatalogService/EraseRows",)  # an error may quote what is to be erased
 _QUIET = ("/grpc.health.", "/grpc.reflection.")
 
 
@@ -134,7 +135,8 @@ class _Call:
         else:
             code = grpc.StatusCode.INTERNAL
             message = f"The server failed in a way it should not; its log has more under request {self._id}."
-            log.error("call failed", exc_info=error, extra={"method": self._method})
+            shown = None if self._method in _PRIVATE else error
+            log.error("call failed", exc_info=shown, extra={"method": self._method, "kind": type(error).__name__})
             self._end(code.name)
         context.abort(code, message)
         raise AssertionError  # abort raises
@@ -149,6 +151,6 @@ class _Call:
         facts: dict[str, Any] = {"method": self._method, "code": code, "millis": round(seconds * 1000, 3)}
         if name := caller.get().name:
             facts["caller"] = name
-        if message:
+        if message and self._method not in _PRIVATE:
             facts["error"] = message
         log.log(level, "call", extra=facts)

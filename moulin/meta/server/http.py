@@ -72,7 +72,7 @@ def build_app(
         if request.url.path.startswith("/iceberg/"):
             body = {
                 "type": "UnsupportedOperationException",
-                "message": "There is no such endpoint.",
+                "message": "This endpoint does not exist.",
                 "code": error.status_code,
             }
             return JSONResponse({"error": body}, status_code=error.status_code)

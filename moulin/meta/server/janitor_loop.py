@@ -21,6 +21,7 @@ from moulin.catalog.upkeep.gc import collect
 from moulin.errors import FailedPrecondition, MoulinError, NotFound
 from moulin.lake import Lake
 from moulin.model.ids import new_id
+from moulin.model.names import full_name
 from moulin.model.operations import Trim
 from moulin.table.compact.planner import create_due_tasks
 from moulin.table.verify import verify
@@ -165,7 +166,7 @@ class Janitor:
                 try:
                     found = verify(self._lake.context, self._catalog.table_by_id(table.id))
                 except MoulinError as error:
-                    report.failures.append(f"files of {database.name}.{table.name}: {_reason(error)}")
+                    report.failures.append(f"files of {full_name(database.name, table.name)}: {_reason(error)}")
                     continue
                 report.failures += [f"{path} is in quarantine: {why}" for path, why in found.problems.items()]
 

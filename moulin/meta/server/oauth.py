@@ -114,7 +114,7 @@ async def _form(request: Request) -> dict[str, str]:
     try:
         pairs = parse_qsl(data.decode("ascii"), keep_blank_values=True, max_num_fields=64, errors="strict")
     except ValueError:
-        raise _OAuthError("invalid_request", "The body is no form.") from None
+        raise _OAuthError("invalid_request", "The body is not a form.") from None
     form = dict(pairs)
     if len(form) != len(pairs):
         raise _OAuthError("invalid_request", "A parameter is sent twice.")
@@ -131,7 +131,7 @@ def _basic(request: Request) -> tuple[str, str] | None:
     except (ValueError, binascii.Error):
         colon = name = secret = ""
     if not colon or not secret:
-        raise _OAuthError("invalid_client", "The header Authorization is no name and secret.", 401)
+        raise _OAuthError("invalid_client", "The header Authorization does not hold a name and a secret.", 401)
     return unquote_plus(name), unquote_plus(secret)
 
 

@@ -146,7 +146,11 @@ SERVICES: tuple[Service, ...] = (
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server,
         CatalogServicer,
         Role.WRITE,
-        {**reads(*CATALOG_READS), "AddBase": Role.ADMIN, "DropBase": Role.ADMIN},  # the server reads what lies there
+        {
+            **reads(*CATALOG_READS),
+            **dict.fromkeys(("AddBase", "DropBase"), Role.ADMIN),  # the server reads what lies there
+            "EraseRows": Role.ADMIN,  # takes history away, for good
+        },
     ),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -50,6 +51,7 @@ from moulin.meta.features import is_known_index
 from moulin.meta.roles import Role
 from moulin.meta.site import Site
 from moulin.model.key.region import RegionSpec
+from moulin.table.erase.erase import erase_rows
 from moulin.table.properties import check_properties
 
 
@@ -408,6 +410,14 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def ListHeldInputs(self, request: pb.ListHeldInputsRequest, context: Any) -> pb.ListHeldInputsResponse:
         return pb.ListHeldInputsResponse(held=sorted(self._tasks.merge_inputs_held(request.numbers)))
+
+    # Erasures
+
+    def EraseRows(self, request: pb.EraseRowsRequest, context: Any) -> pb.EraseRowsResponse:
+        table_id = from_message_id(request.table_id, "table_id")
+        self._catalog.table_by_id(table_id)
+        report = erase_rows(self._site.lake.context, table_id, request.where)
+        return pb.EraseRowsResponse(report_json=json.dumps(report))
 
     # Pins and regions
 

@@ -28,7 +28,12 @@ class NanoDatetime(datetime):
 
     @classmethod
     def of(cls, nanos: int, *, zoned: bool) -> NanoDatetime:
-        """The time that is `nanos` nanoseconds after 1970, in UTC or without a zone."""
+        """The time that is `nanos` nanoseconds after 1970, in UTC or without a zone.
+
+        >>> moment = moulin.NanoDatetime.of(1_769_860_800_123_456_789, zoned=True)
+        >>> str(moment), moment.nanosecond
+        ('2026-01-31 12:00:00.123456789+00:00', 789)
+        """
         micros, rest = divmod(nanos, 1000)
         at = _EPOCH + timedelta(microseconds=micros)
         zone = UTC if zoned else None
@@ -38,9 +43,21 @@ class NanoDatetime(datetime):
 
     @property
     def value(self) -> int:
+        """Nanoseconds since 1970 (UTC).
+
+        >>> moment = moulin.NanoDatetime.of(1_769_860_800_123_456_789, zoned=True)
+        >>> moment.value
+        1769860800123456789
+        """
         return datetime_to_nanos(self)
 
     def isoformat(self, sep: str = "T", timespec: str = "auto") -> str:
+        """ISO 8601 with nine digits behind the second, unless `timespec` says otherwise.
+
+        >>> moment = moulin.NanoDatetime.of(1_769_860_800_123_456_789, zoned=True)
+        >>> moment.isoformat()
+        '2026-01-31T12:00:00.123456789+00:00'
+        """
         if timespec != "auto":
             return super().isoformat(sep, timespec)
         text = super().isoformat(sep, "microseconds")
@@ -53,11 +70,24 @@ class NanoDatetime(datetime):
         return f"NanoDatetime({self.isoformat()!r})"
 
     def replace(self, *parts: Any, **named: Any) -> Self:
+        """The same time with other parts. The nanoseconds stay.
+
+        >>> moment = moulin.NanoDatetime.of(1_769_860_800_123_456_789, zoned=True)
+        >>> moment.replace(year=2027).isoformat()
+        '2027-01-31T12:00:00.123456789+00:00'
+        """
         made = super().replace(*parts, **named)
         made.nanosecond = self.nanosecond
         return made
 
     def astimezone(self, tz: tzinfo | None = None) -> Self:
+        """The same moment in another zone.
+
+        >>> moment = moulin.NanoDatetime.of(1_769_860_800_123_456_789, zoned=True)
+        >>> from datetime import timedelta, timezone
+        >>> moment.astimezone(timezone(timedelta(hours=1))).isoformat()
+        '2026-01-31T13:00:00.123456789+01:00'
+        """
         made = super().astimezone(tz)
         made.nanosecond = self.nanosecond
         return made

@@ -149,7 +149,7 @@ def _check_key(fields: Sequence[NestedField], primary_key: Sequence[str]) -> tup
         field = by_name.get(name)
         if field is None:
             raise InvalidInput(
-                f"The primary key names {name!r}, which is no top-level column.{did_you_mean(str(name), by_name)}"
+                f"The primary key names {name!r}, which is not a top-level column.{did_you_mean(str(name), by_name)}"
             )
         if name in primary_key[:index]:
             raise InvalidInput(f"The primary key names {name!r} twice.")

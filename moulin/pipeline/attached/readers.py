@@ -12,6 +12,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
 from moulin.errors import Unsupported
+from moulin.model.names import full_name
 from moulin.pipeline.attached.lakes import Attached, lake_name
 
 _FORMAT = "moulin"
@@ -94,7 +95,7 @@ class LakeStreamReader(DataStreamReader):
             return super().table(tableName)
         raise Unsupported(
             "A stream of a table of the lake is its changes: use spark.readStream.format('moulin')"
-            f".option('lake', {self._moulin.lake.uri!r}).option('changes_since', 'now').load({'.'.join(name)!r})."
+            f".option('lake', {self._moulin.lake.uri!r}).option('changes_since', 'now').load({full_name(*name)!r})."
         )
 
 

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from moulin.errors import InvalidInput, Unsupported
+from moulin.model.names import full_name
 from moulin.pipeline.attached.lakes import Attached, lake_name
 from moulin.pipeline.sql.catalyst import on_branches
 from moulin.pipeline.write.save import Save, overwritten, partition_field, save
@@ -73,7 +74,7 @@ def _write_to(frame: DataFrame, table: str) -> DataFrameWriterV2:
     if lake is None or name is None:
         other: DataFrameWriterV2 = _known["writeTo"](frame, table)
         return other
-    return LakeWriterV2(frame, on_branches(table), lake, ".".join(name))
+    return LakeWriterV2(frame, on_branches(table), lake, full_name(*name))
 
 
 def _merge_into(frame: DataFrame, table: str, condition: Column) -> Any:
@@ -197,7 +198,7 @@ class LakeStreamWriter(DataStreamWriter):
             return super().toTable(tableName, *args, **options)
         raise Unsupported(
             "Use frame.writeStream.format('moulin')"
-            f".option('lake', {self._moulin.lake.uri!r}).option('checkpointLocation', ...).start({'.'.join(name)!r})."
+            f".option('lake', {self._moulin.lake.uri!r}).option('checkpointLocation', ...).start({full_name(*name)!r})."
         )
 
 

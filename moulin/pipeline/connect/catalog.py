@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from moulin.errors import InvalidInput, NotFound
 from moulin.lake import Lake
-from moulin.model.names import matches_pattern, parse_table_name, quote
+from moulin.model.names import full_name, matches_pattern, parse_table_name, quote
 from moulin.pipeline.sql.catalyst import CATALOG
 from moulin.pipeline.sql.safe import SafeSql
 
@@ -22,6 +23,7 @@ _COLUMN = (
     "name string, description string, dataType string, nullable boolean, isPartition boolean, isBucket boolean, "
     "isCluster boolean"
 )
+_NEEDLESS_QUOTES = re.compile("`([^`.]*)`")
 _NO_DATABASE = "default"  # where names of one part are looked up: views, and never tables
 
 
@@ -95,7 +97,7 @@ class ConnectCatalog:
     def _table_columns(self, message: pb.ListColumns) -> DataFrame:
         if self._find(message) is None:
             raise NotFound(f"There is no table or view {_full_name(message)}.")
-        fields = self._columns(quote(*_full_name(message).split("."))).fields
+        fields = self._columns(quote(*parse_table_name(_full_name(message).removeprefix(f"{CATALOG}.")))).fields
         rows = [(one.name, None, one.dataType.simpleString(), one.nullable, False, False, False) for one in fields]
         return self._frame(rows, _COLUMN)
 
@@ -110,8 +112,9 @@ class ConnectCatalog:
 
 
 def _full_name(message: Any) -> str:
-    name: str = message.table_name.replace("`", "")
-    return f"{message.db_name}.{name}" if message.HasField("db_name") else name
+    if message.HasField("db_name"):
+        return full_name(message.db_name, message.table_name.replace("`", ""))
+    return _NEEDLESS_QUOTES.sub(r"\1", message.table_name)
 
 
 def _matches(name: str, message: Any) -> bool:

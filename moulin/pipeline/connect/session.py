@@ -21,7 +21,7 @@ from pyspark.sql.types import DataType, StructType, _parse_datatype_json_string
 
 from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, PermissionDenied, Unsupported
 from moulin.lake import Lake
-from moulin.model.names import quote
+from moulin.model.names import full_name, parse_table_name, quote
 from moulin.pipeline.connect.allowed import check, check_schema
 from moulin.pipeline.connect.catalog import ConnectCatalog
 from moulin.pipeline.connect.planner import Planner
@@ -218,7 +218,7 @@ class ConnectSession:
         if not any(actions):
             raise InvalidInput("A merge says what to do: call whenMatched, whenNotMatched or whenNotMatchedBySource.")
         plan = self._guard.catalyst.merging(
-            quote(*self._table_name(command.target_table_name).split(".")),
+            quote(*parse_table_name(self._table_name(command.target_table_name))),
             relations.plan(command.source_table_plan),
             self._planner.expression(command.merge_condition),
             actions,
@@ -242,7 +242,7 @@ class ConnectSession:
             parts = parts[1:]
         if len(parts) != 2:
             raise InvalidInput(f"Write the table as database.table, not {written!r}.")
-        return ".".join(parts)
+        return full_name(*parts)
 
 
 def local_relation(rows: pa.Table) -> pb.Relation:

@@ -63,7 +63,7 @@ def _set(settings: Settings, plan: LogicalPlan) -> pa.Table:
 def _create_view(create_view: Callable[[pb.CreateDataFrameViewCommand], None], plan: LogicalPlan) -> pa.Table:
     """CREATE [OR REPLACE] TEMPORARY VIEW v AS query"""
     if plan.viewType().toString() != "LocalTempView":
-        raise Unsupported("A session has temporary views, and none that others see: leave out GLOBAL.")
+        raise Unsupported("Temporary views belong to one session: leave out GLOBAL.")
     if plan.userSpecifiedColumns().length():
         raise Unsupported("A temporary view takes no list of columns: name them in the query.")
     command = pb.CreateDataFrameViewCommand(name=str(plan.name().table()), replace=bool(plan.replace()))

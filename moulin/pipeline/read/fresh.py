@@ -205,7 +205,7 @@ class FreshLane:
                 found = list(pool.map(decode_baby_segment, tasks))
         except NotFound as error:
             raise Unavailable(
-                f"Fresh data was committed and deleted meanwhile; run the query again. {error}"
+                f"Fresh data was committed and deleted during the query; run the query again. {error}"
             ) from error
         return {
             key: _Decoded(files, time.monotonic()) for key, files in zip(baby_segments.values(), found, strict=True)

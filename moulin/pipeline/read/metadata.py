@@ -18,7 +18,7 @@ from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.layout.partition import PartitionTuple, format_partition
 from moulin.model.tags import refs_of
-from moulin.storage import paths
+from moulin.storage.segment_source import key_index_of
 from moulin.table.index.index import list_indexes
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -187,7 +187,7 @@ def _files(lake: Lake, state: TableState) -> pa.Table:
             where = f"{root}/{file.path}"
             rows.append((facts.number, "columns", where, 0, file.size, facts.rows, file.sha256.hex()))
         if facts.index_size:
-            address = f"{root}/{paths.key_index_path(facts.path)}"
+            address = f"{root}/{key_index_of(facts)}"
             rows.append((facts.number, "key_index", address, 0, facts.index_size, facts.rows, None))
         if vector is not None:
             placed = (f"{root}/{vector.path}", vector.offset, vector.length, vector.cardinality, None)

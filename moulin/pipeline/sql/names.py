@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from moulin.errors import InvalidInput, PermissionDenied, Unsupported
-from moulin.model.names import quote
+from moulin.model.names import full_name, quote
 from moulin.model.view_history import Home
 from moulin.pipeline.read.hidden import NAMES as HIDDEN
 from moulin.pipeline.read.metadata import METADATA
@@ -378,7 +378,9 @@ def _check_plain(node: LogicalPlan, reference: Reference) -> None:
     if node.isStreaming():
         raise Unsupported('lake.sql does not stream: use spark.readStream.format("moulin").')
     if not node.options().isEmpty():
-        raise Unsupported(f"Table {reference.database}.{reference.name} takes no options: leave out `with (...)`.")
+        raise Unsupported(
+            f"Table {full_name(reference.database, reference.name)} takes no options: leave out `with (...)`."
+        )
 
 
 def databases_in(plan: LogicalPlan) -> set[str]:

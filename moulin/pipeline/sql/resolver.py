@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from moulin.errors import InvalidInput, NotFound, PermissionDenied
 from moulin.lake import Lake
 from moulin.model.entities import View
-from moulin.model.names import AT, on_branch
+from moulin.model.names import AT, full_name, on_branch
 from moulin.model.view_history import beside
 from moulin.pipeline.read.feed import feed_frame
 from moulin.pipeline.read.fresh import Fresh
@@ -46,6 +46,8 @@ def refusing(what: str) -> Iterator[None]:
         reason = refusal(error)
         if "`_metadata`" in reason:
             reason += f". {_FILES}"
+        elif "REQUIRES_SINGLE_PART_NAMESPACE" in reason:
+            reason += ". A database of several levels stands between backquotes: `a.b`.orders"
         raise InvalidInput(f"{what}: {reason}") from None
 
 
@@ -117,7 +119,7 @@ class Resolver:
             if lake_only and reference.part in WITH_ADDRESSES:
                 raise PermissionDenied(f"A safe query cannot see where files are: leave out .{reference.part}.")
             try:
-                with readable(f"{reference.database}.{reference.name}"):
+                with readable(full_name(reference.database, reference.name)):
                     frames[reference] = self._resolve(reference, version, lane, hidden=hidden)
             except NotFound:
                 if lake_only or reference.database.lower() != _SESSION:
@@ -156,7 +158,7 @@ class Resolver:
         for member in view.members:
             _check_flushed(reference, member.id)
         members = [self._tables.table(catalog.table_by_id(member.id, version), lane).frame for member in view.members]
-        with refusing(f"View {reference.database}.{reference.name} unites columns that do not go together"):
+        with refusing(f"View {full_name(reference.database, reference.name)} unites columns that do not go together"):
             return NamedFrame(reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), members))
 
     def _told(self, reference: Reference, version: int) -> NamedFrame:

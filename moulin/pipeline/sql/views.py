@@ -27,7 +27,7 @@ from pyspark.sql.types import StructField, StructType
 
 from moulin.errors import InvalidInput, NotFound, PermissionDenied, Unsupported
 from moulin.model.entities import SPARK, View, ViewQuery
-from moulin.model.names import check_column_name, quote
+from moulin.model.names import check_column_name, full_name, quote
 from moulin.model.schema.schema import make_schema
 from moulin.model.schema.values import NestedField, Schema
 from moulin.model.texts import check_text
@@ -80,7 +80,7 @@ def read_view(view: View, catalyst: Catalyst, parser: SafeSql, frames: Frames) -
     InvalidInput when it cannot be planned any more; PermissionDenied when it has what a safe query must not have.
     """
     assert view.query is not None
-    name = f"{view.database}.{view.name}"
+    name = full_name(view.database, view.name)
     text = _spark_text(name, view.query)
     with _entered(name):
         with _naming(name):
@@ -100,7 +100,7 @@ def _spark_text(name: str, query: ViewQuery) -> str:
     except Unsupported as error:
         dialects = ", ".join(one.dialect[:40] for one in query.representations)
         raise Unsupported(
-            f"View {name} has a text for {dialects} and none that Spark can run: {error.message}. Add one for Spark, "
+            f"View {name} has a text for {dialects}, and Spark cannot run it: {error.message}. Add one for Spark, "
             "or read it there."
         ) from None
 

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructField, StructType
 
 from moulin.errors import InvalidInput, Unsupported
 from moulin.model.entities import TableState, View
-from moulin.model.names import matches_pattern
+from moulin.model.names import full_name, matches_pattern
 from moulin.model.schema.values import NestedField
 from moulin.pipeline.read.columns import shown_type
 from moulin.pipeline.read.metadata import metadata_of
@@ -63,7 +63,7 @@ def tables_extended(session: Session, plan: LogicalPlan) -> Answer:
 
 
 def _table_information(session: Session, database: str, name: str) -> str:
-    state = session.lake.table(f"{database}.{name}").state()
+    state = session.lake.table(full_name(database, name)).state()
     return _information(database, name, "MANAGED", f"Provider: {PROVIDER}\n", state.schema.fields)
 
 
@@ -103,7 +103,7 @@ def columns(session: Session, plan: LogicalPlan) -> Answer:
 def properties(session: Session, plan: LogicalPlan) -> Answer:
     """SHOW TBLPROPERTIES t [('key')]"""
     reference = table_named(session, parts_of(plan.table()))
-    table = session.lake.table(f"{reference.database}.{reference.name}")
+    table = session.lake.table(full_name(reference.database, reference.name))
     key, found = content(plan.propertyKey()), table.properties
     if key is None:
         return rows({"key": _TEXT, "value": _TEXT}, sorted(found.items()))
@@ -125,7 +125,7 @@ def partitions(session: Session, plan: LogicalPlan) -> Answer:
 def state_of(session: Session, parts: list[str]) -> TableState:
     """The table of this name as it is now."""
     reference = table_named(session, parts)
-    return session.lake.table(f"{reference.database}.{reference.name}").state()
+    return session.lake.table(full_name(reference.database, reference.name)).state()
 
 
 def _state(session: Session, plan: LogicalPlan) -> TableState:

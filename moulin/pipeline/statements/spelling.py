@@ -42,7 +42,9 @@ def database_of(session: Session, node: LogicalPlan) -> str:
     if len(parts) == 2 and parts[0].lower() == CATALOG:
         parts = parts[1:]
     if len(parts) != 1:
-        raise InvalidInput(f"{'.'.join(parts)!r} does not name a database: write one word.")
+        raise InvalidInput(
+            f"{'.'.join(parts)!r} does not name a database: write one word, or `a.b` for one with levels."
+        )
     return database_named(session, parts[0])
 
 

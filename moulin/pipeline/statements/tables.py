@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from moulin.errors import AlreadyExists, InvalidInput, NotFound
+from moulin.model.names import full_name
 from moulin.pipeline.sql.catalyst import LogicalPlan, items
 from moulin.pipeline.sql.names import Reference
 from moulin.pipeline.statements.answer import Answer, counts, nothing
@@ -111,7 +112,7 @@ def _target(session: Session, plan: LogicalPlan) -> Reference:
 
 
 def _full(reference: Reference) -> str:
-    return f"{reference.database}.{reference.name}"
+    return full_name(reference.database, reference.name)
 
 
 def _exists(session: Session, reference: Reference) -> bool:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from moulin.errors import InvalidInput, NotFound, Unsupported
 from moulin.model.entities import SPARK, View
-from moulin.model.names import quote
+from moulin.model.names import full_name, quote
 from moulin.pipeline.sql.catalyst import LogicalPlan, items
 from moulin.pipeline.sql.names import Reference, named_by
 from moulin.pipeline.statements.answer import Answer, nothing
@@ -143,7 +143,7 @@ def _required(reference: Reference | None) -> Reference:
 
 
 def _full(named: Reference | View) -> str:
-    return f"{named.database}.{named.name}"
+    return full_name(named.database, named.name)
 
 
 def _lines(parts: list[str]) -> str:

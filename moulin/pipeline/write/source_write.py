@@ -140,7 +140,7 @@ class SourceWrite:
             return None if done.replayed else Outcome(done.version, sum(facts.rows for facts in added))
         keyed = keyed_table(lake.context, self.table_id)
         if keyed is None:
-            raise NotFound("The table is no longer a keyed one; start the write again.")
+            raise NotFound("The table no longer has a primary key; start the write again.")
         runs = [part for part in parts if isinstance(part, RegionRun)]
         if self.overwrite:
             return commit_overwrite(lake.context, keyed, plan, runs)

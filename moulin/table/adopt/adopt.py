@@ -1,23 +1,28 @@
 """Adopts files: finds them, reads their footers, commits them as segments of one version."""
 
-# Decisions: docs/decisions/0431
+# Decisions: docs/decisions/0431, docs/decisions/0610
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from moulin.catalog.objects.base_paths import AGAIN, known_file
-from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.errors import InvalidInput
 from moulin.model.columns.batching import batched
 from moulin.model.entities import TableState
-from moulin.model.facts import SegmentFacts
 from moulin.model.operations import Kind
 from moulin.table.adopt.files import Source, find_files
 from moulin.table.adopt.kernel import AdoptSlice, FoundFile, adopt_slice, table_columns
+from moulin.table.adopt.keys import AdoptedSegment, KeyedFiles
+from moulin.table.bulk.commit import commit_drafts, plan_bulk
+from moulin.table.bulk.drafts import Drafts
+from moulin.table.bulk.writer import RegionRun
 from moulin.table.commit.change import DataChange
 from moulin.table.context import Context
+from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.write.layout import Layout
+from moulin.table.write.upsert import UpsertDraft
 
 _SLICE = 2048  # files of a slice
 _FOOTER_BYTES = 64 << 10  # about what is read of one
@@ -44,6 +49,7 @@ def adopt(
     state: TableState,
     source: Source,
     *,
+    keyed: KeyedTable | None = None,
     by: str = "auto",
     extra: str = "error",
     hive: bool = True,
@@ -51,12 +57,7 @@ def adopt(
     again: bool = False,
     request_id: str | None = None,
 ) -> Adoption:
-    """Make segments of the files that `source` means; see `Table.adopt`."""
-    if state.schema.identifier_field_ids:
-        raise FailedPrecondition(
-            f"Table {state.full_name} has a primary key, and files of others are not sorted by it: load them with "
-            "backfill or append."
-        )
+    """Make segments of the files that `source` means; see `Table.adopt`. `keyed` is the table if it has a key."""
     table_columns(state.schema, state.schemas, state.last_column_id, by, extra)  # refuses wrong options at once
     columns = {column.name for column in state.schema.fields}
     found = find_files(context, source, columns=columns, hive=hive)
@@ -66,27 +67,63 @@ def adopt(
     if known and not skip_known:
         raise known_file(min(known), state.full_name)
     left = [file for file in found if file.address not in known]
-    added = read_facts(context, state, left, by=by, extra=extra)
+    regions = None if keyed is None else KeyedFiles(keyed.spec)
+    found_segments = read_segments(context, state, left, by=by, extra=extra, keyed=regions)
+    added = [one.facts for one in found_segments]
     sums = {"files": len(added), "rows": sum(f.rows for f in added), "bytes": sum(f.size for f in added)}
     counts = {"known": len(known), "empty": len(left) - len(added)}
     if not added:
         return Adoption(state.head_version, **counts)
     summary = {"adopted-files": str(len(added)), **({AGAIN: "true"} if again else {})}
+    if keyed is not None:
+        version = _upsert(context, keyed, found_segments, summary, request_id)
+        return Adoption(version, **sums, **counts)
     change = DataChange(state.id, state.version, Kind.APPEND, tuple(added), summary=summary)
     version = context.committer.commit([change], request_id=request_id).version
     return Adoption(version, **sums, **counts)
 
 
-def read_facts(
-    context: Context, state: TableState, files: Sequence[FoundFile], *, by: str, extra: str
-) -> list[SegmentFacts]:
-    """The facts of the files that have rows, in threads of this process or in tasks of Spark."""
+def _upsert(
+    context: Context,
+    keyed: KeyedTable,
+    found: Sequence[AdoptedSegment],
+    summary: Mapping[str, str],
+    request_id: str | None,
+) -> int:
+    """One version in which the rows of the files stand in place of older ones of their keys."""
+    plan = plan_bulk(context, keyed)
+    drafts = Drafts.of(context, keyed, plan, [RegionRun(one.region, UpsertDraft([one.facts])) for one in found])
+    drafts.locate(context, plan)
+    return commit_drafts(context, keyed, plan, drafts, request_id=request_id, summary=summary).version
+
+
+def read_segments(
+    context: Context,
+    state: TableState,
+    files: Sequence[FoundFile],
+    *,
+    by: str,
+    extra: str,
+    keyed: KeyedFiles | None = None,
+) -> list[AdoptedSegment]:
+    """The segments of the files that have rows, in threads of this process or in tasks of Spark."""
     table = table_columns(state.schema, state.schemas, state.last_column_id, by, extra)
     layout = Layout.of(state)
     numbered = _numbered(context, files)
-    slices = [AdoptSlice(context.store, layout, table, tuple(some)) for some in batched(numbered, _SLICE)]
-    runner = context.runner(len(files) * _FOOTER_BYTES)
-    return [facts for some in (runner.map(adopt_slice, slices) if slices else ()) for facts in some]
+    slices = [
+        _slice(AdoptSlice(context.store, layout, table, tuple(some), keyed)) for some in batched(numbered, _SLICE)
+    ]
+    read = len(files) * _FOOTER_BYTES if keyed is None else sum(file.size for file in files)
+    runner = context.runner(read)
+    return [found for some in (runner.map(adopt_slice, slices) if slices else ()) for found in some]
+
+
+def _slice(work: AdoptSlice) -> AdoptSlice:
+    """A slice with those of the deleted rows that are in its files."""
+    if work.keyed is None or not work.keyed.deleted:
+        return work
+    mine = {file.address: work.keyed.deleted[file.address] for file in work.files if file.address in work.keyed.deleted}
+    return replace(work, keyed=replace(work.keyed, deleted=mine))
 
 
 def _numbered(context: Context, files: Sequence[FoundFile]) -> list[FoundFile]:
@@ -97,4 +134,4 @@ def _numbered(context: Context, files: Sequence[FoundFile]) -> list[FoundFile]:
     return found
 
 
-__all__ = ["Adoption", "adopt", "read_facts"]
+__all__ = ["Adoption", "adopt", "read_segments"]

@@ -1,12 +1,12 @@
 """Makes a table of a foreign one where it lies: Iceberg, Delta, or a folder of Parquet files. Lance is copied."""
 
-# Decisions: docs/decisions/0434, docs/decisions/0480
+# Decisions: docs/decisions/0434, docs/decisions/0480, docs/decisions/0610
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -19,16 +19,26 @@ from moulin.formats.segment.footer import read_footer_bytes
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
+from moulin.model.key.key import with_key
+from moulin.model.key.region import RegionSpec
+from moulin.model.layout.partition import PartitionTuple
+from moulin.model.layout.sort import parse_sort
+from moulin.model.names import full_name
 from moulin.model.schema.arrow_reader import columns_from_arrow
-from moulin.table.adopt.adopt import read_facts
+from moulin.table.adopt.adopt import read_segments
 from moulin.table.adopt.delta import LOG, read_delta
 from moulin.table.adopt.files import find_files, folder_of
 from moulin.table.adopt.iceberg_table import newest_metadata, read_iceberg
 from moulin.table.adopt.imported import Imported, Place
 from moulin.table.adopt.kernel import FoundFile
+from moulin.table.adopt.keys import KeyedFiles
+from moulin.table.bulk.drafts import Drafts
+from moulin.table.bulk.writer import BulkPlan, RegionRun
 from moulin.table.commit.vectors import VectorTarget, write_vectors
 from moulin.table.context import Context
 from moulin.table.creation import create, new_table
+from moulin.table.write.layout import Layout
+from moulin.table.write.upsert import UpsertDraft
 
 FORMATS: Final = ("iceberg", "delta", "parquet", "lance")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
@@ -43,17 +53,21 @@ def import_table(
     *,
     format: str | None = None,
     partition_by: Iterable[str] | None = None,
+    primary_key: Sequence[str] = (),
 ) -> TableState:
     """Make a table of the newest version of a foreign one; see `Lake.import_table`."""
     if format is not None and format not in FORMATS:
         raise InvalidInput(f"A table is imported from {', '.join(FORMATS)}, not from {format!r}.")
     if any(entry.name == name for entry in context.catalog.tables(database)):
-        raise AlreadyExists(f"Table {database}.{name} already exists.")
+        raise AlreadyExists(f"Table {full_name(database, name)} already exists.")
     text = os.fspath(source)
     if format == "lance" or (format is None and text.rstrip("/").endswith(".lance")):
-        return _copy_lance(context, text, database, name, partition_by)
+        return _copy_lance(context, text, database, name, partition_by, primary_key)
     found = _read(context, text, format, partition_by)
     new = replace(found.new, id=new_id())
+    if primary_key:
+        schema = with_key(new.schema, primary_key)
+        new = replace(new, schema=schema, sort_order=parse_sort(list(primary_key), schema))
     state = foreseen(new, database, name)
     first = _first_rows(context, state, found)
     with context.catalog.writing():
@@ -66,7 +80,7 @@ def import_table(
 def _first_rows(context: Context, state: TableState, found: Imported) -> FirstRows | None:
     """The files as segments, with vectors over their deleted rows. Files of which no row is left are left out."""
     added, targets = list[SegmentFacts](), dict[int, VectorTarget]()
-    for facts in read_facts(context, state, found.files, by=found.by, extra="ignore"):
+    for facts in _segments(context, state, found):
         positions = found.deleted.get(facts.path)
         if positions and positions.max() >= facts.rows:
             raise InvalidInput(f"Row {positions.max()} of {facts.path} is deleted, and the file has {facts.rows} rows.")
@@ -75,7 +89,23 @@ def _first_rows(context: Context, state: TableState, found: Imported) -> FirstRo
         added.append(facts)
         if positions:
             targets[facts.number] = VectorTarget(facts, positions)
-    return FirstRows(tuple(added), {}, write_vectors(context.store, state.id, targets)) if added else None
+    regions: dict[PartitionTuple, int] = {(): 0} if state.schema.identifier_field_ids else {}
+    return FirstRows(tuple(added), regions, write_vectors(context.store, state.id, targets)) if added else None
+
+
+def _segments(context: Context, state: TableState, found: Imported) -> list[SegmentFacts]:
+    """The files as segments. Of a keyed table, a key is in one row that counts, of all files."""
+    if not state.schema.identifier_field_ids:
+        return [one.facts for one in read_segments(context, state, found.files, by=found.by, extra="ignore")]
+    spec = RegionSpec.of(state.schema, state.properties)
+    keyed = KeyedFiles(spec, dict(found.deleted))
+    segments = read_segments(context, state, found.files, by=found.by, extra="ignore", keyed=keyed)
+    plan = BulkPlan(
+        context.store, Layout.of(state), state.schema, spec, {(): 0}, (), context.config.append_segment_bytes
+    )
+    runs = [RegionRun(one.region, UpsertDraft([one.facts])) for one in segments]
+    drafts = Drafts.numbered(context, plan, runs, lambda _: 0)
+    return [facts for draft in drafts.by_region.values() for facts in draft.added]
 
 
 def _require_vectors(context: Context, made: TableState, first: FirstRows) -> None:
@@ -138,7 +168,12 @@ def _kind(values: Iterable[str]) -> str:
 
 
 def _copy_lance(
-    context: Context, text: str, database: str, name: str, partition_by: Iterable[str] | None
+    context: Context,
+    text: str,
+    database: str,
+    name: str,
+    partition_by: Iterable[str] | None,
+    primary_key: Sequence[str],
 ) -> TableState:
     """Lance files are not Parquet: their rows are copied, through Arrow."""
     try:
@@ -151,7 +186,7 @@ def _copy_lance(
         dataset: Any = lance.dataset(text)
     except ValueError as error:
         raise NotFound(f"{text} is not a Lance table: {str(error).splitlines()[0]}") from None
-    new = new_table(dataset.schema, partition_by=list(partition_by or ()))
+    new = new_table(dataset.schema, primary_key=primary_key, partition_by=list(partition_by or ()))
     return create(context, database, name, new, dataset.scanner().to_reader())[0]
 
 

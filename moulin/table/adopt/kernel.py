@@ -1,8 +1,8 @@
-"""Footers of foreign files become facts of segments: the slice of an adoption. Reads no rows, unless a footer says too
-little of a column that must be known.
+"""Footers of foreign files become facts of segments: the slice of an adoption. Reads no rows but the keys of a keyed
+table, unless a footer says too little of a column that must be known.
 """
 
-# Decisions: docs/decisions/0431, docs/decisions/0481
+# Decisions: docs/decisions/0431, docs/decisions/0481, docs/decisions/0610
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,6 +35,7 @@ from moulin.model.schema.defaults import default_value
 from moulin.model.schema.values import NestedField, PrimitiveType, Schema
 from moulin.storage.store import Store
 from moulin.table.adopt.columns import Matched, TableColumns, match_columns
+from moulin.table.adopt.keys import AdoptedSegment, KeyedFiles, index_keys
 from moulin.table.adopt.partition import constant, constant_facts, constant_of, partition_of
 from moulin.table.write.layout import Layout
 
@@ -66,18 +68,19 @@ class AdoptSlice:
     layout: Layout
     table: TableColumns
     files: tuple[FoundFile, ...]
+    keyed: KeyedFiles | None = None
 
 
-def adopt_slice(work: AdoptSlice) -> list[SegmentFacts]:
-    """The facts of the files that have rows. An error names the file."""
+def adopt_slice(work: AdoptSlice) -> list[AdoptedSegment]:
+    """The segments of the files that have rows. An error names the file."""
     kernel = _Kernel(work)
     blocks = list(batched(work.files, _TOGETHER))
     threads = min(_threads(work), len(blocks))
     if threads == 1:
-        return [facts for file in work.files if (facts := kernel.look(file)) is not None]
+        return [found for file in work.files if (found := kernel.look(file)) is not None]
     with ThreadPoolExecutor(threads, thread_name_prefix="moulin-adopt") as pool:
         looked = pool.map(lambda block: [kernel.look(file) for file in block], blocks)
-        return [facts for block in looked for facts in block if facts is not None]
+        return [found for block in looked for found in block if found is not None]
 
 
 def _threads(work: AdoptSlice) -> int:
@@ -103,7 +106,7 @@ class _Kernel:
         self._work, self._schema = work, work.layout.schema
         self._plans: dict[frozenset[str], list[_Plan]] = {}
 
-    def look(self, file: FoundFile) -> SegmentFacts | None:
+    def look(self, file: FoundFile) -> AdoptedSegment | None:
         try:
             return self._look(file)
         except NotFound:
@@ -113,7 +116,7 @@ class _Kernel:
         except (pa.ArrowException, OSError, ValueError, IndexError) as error:
             raise Corrupt(f"{file.address} is not a Parquet file that can be read: {_first_line(error)}.") from None
 
-    def _look(self, file: FoundFile) -> SegmentFacts | None:
+    def _look(self, file: FoundFile) -> AdoptedSegment | None:
         etag = file.etag
         try:
             source = self._work.store.reader(file.address, file.size, etag)
@@ -136,7 +139,11 @@ class _Kernel:
             hidden_keys(footer, told.metadata),
             matched.other_ids,
         )
-        return self._facts(file, footer, told, adopted, plan)
+        facts = self._facts(file, footer, told, adopted, plan)
+        if self._work.keyed is None:
+            return AdoptedSegment(facts)
+        read = partial(self._read, facts)
+        return index_keys(self._work.store, self._work.layout, self._work.keyed, facts, read)
 
     def _plan(self, footer: bytes, file: FoundFile) -> _Plan:
         """How files of this schema, and with values of these names in their paths, are read."""

@@ -118,6 +118,23 @@ def commit_upsert(
     drafts = Drafts.of(context, keyed, plan, runs)
     if not drafts.by_region and not before:
         return Outcome(keyed.refresh().state.head_version)
+    return commit_drafts(
+        context, keyed, plan, drafts, request_id=request_id, digest=digest, summary=summary, before=before
+    )
+
+
+def commit_drafts(
+    context: Context,
+    keyed: KeyedTable,
+    plan: BulkPlan,
+    drafts: Drafts,
+    *,
+    request_id: str | None = None,
+    digest: bytes | None = None,
+    summary: Mapping[str, str] | None = None,
+    before: Sequence[Change] = (),
+) -> Outcome:
+    """One version of what was drafted by a plan, and the changes `before` it."""
     with keyed.held(drafts.values) as (seen, uses):
         drafts.settle(context, plan, seen)
         change = replace(drafts.change(seen.state, uses), summary=dict(summary or {}))

@@ -76,10 +76,17 @@ class Drafts:
     def has_effect(self) -> bool:
         return any(draft.added or draft.positions for draft in self.by_region.values())
 
+    def locate(self, context: Context, plan: BulkPlan) -> None:
+        """Find the rows of the plan that runs replace which were not written by the plan, as adopted files were not."""
+        for number, draft in self.by_region.items():
+            segments = [segment for segment in plan.segments if segment.facts.region == number]
+            if segments:
+                self.by_region[number] = _relocated(context, plan, draft, segments)
+
     def settle(self, context: Context, plan: BulkPlan, seen: KeyedVersion) -> None:
         """Locate keys again in regions whose rows are not as planned. REQUIRES: the regions are held."""
         if plan.spec.spec != RegionSpec.of(seen.state.schema, seen.state.properties).spec:
-            raise Conflict("How the table is divided into regions changed meanwhile; try again.")
+            raise Conflict("The regions of the table changed during the write; try again.")
         for number, draft in self.by_region.items():
             segments = seen.of_region(number)
             if _content(segments) == _content(s for s in plan.segments if s.facts.region == number):
@@ -162,12 +169,19 @@ def _cuts(context: Context, added: Sequence[SegmentFacts]) -> list[bytes]:
 def _repeated(context: Context, plan: BulkPlan, facts: SegmentFacts, position: int) -> InvalidInput:
     source = open_rows(context.store, facts)
     with SegmentReader(source, plan.layout.schema, columns=plan.key.names, facts=facts) as reader:
-        return duplicate_key(plan.key, reader.table(start=position, stop=position + 1), 0)
+        row = reader.table(start=position, stop=position + 1)
+    if facts.adopted is None:
+        return duplicate_key(plan.key, row, 0)
+    return InvalidInput(
+        f"The key {plan.key.values(row)[0]!r} of {facts.path} is in another of these files, too: adopt files in which "
+        "each key is once, or load them with append, which keeps the last row of a key."
+    )
 
 
 def _relocated(context: Context, plan: BulkPlan, draft: UpsertDraft, segments: Sequence[LiveSegment]) -> UpsertDraft:
     """The same rows over the segments of another version."""
-    numbers = number_source(context)
+    written = [facts for facts in draft.added if facts.adopted is None]
+    numbers = number_source(context) if written else lambda: 0  # an adopted file keeps its number
     own = {facts.number: draft.positions.get(facts.number) for facts in draft.added}
     slices = [
         RelocateSlice(

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from moulin.formats import deletion_vector
 from moulin.formats.segment.reader import SegmentReader
-from moulin.model.columns.arrays import Integers
 from moulin.model.facts import LiveSegment, SegmentFacts
 from moulin.storage.store import Store
-from moulin.table.bulk.writer import WorkerTools, in_key_order
-from moulin.table.find.locate import KeyIndexes, Located, locate
+from moulin.table.bulk.writer import WorkerTools
+from moulin.table.find.locate import Located, locate
+from moulin.table.write.key_index import in_key_order
 from moulin.table.write.layout import Layout
 from moulin.table.write.segment_writer import write_segment
 from moulin.table.write.upsert import Positions, mark, with_lineage
@@ -72,10 +72,10 @@ def find_duplicates(work: DuplicateSlice) -> Duplicates:
     indexes = WorkerTools.of(work.store).indexes
     keys, where, numbers, ids = [], [], [], []
     for facts in work.segments:
-        start, found, row_ids = _entries(indexes, facts, work.low, work.high)
+        found, positions, row_ids = indexes.entries(LiveSegment(facts, 0, 0, 0), work.low, work.high)
         if len(found):
             keys.append(found)
-            where.append(np.arange(start, start + len(found)))
+            where.append(positions)
             numbers.append(np.full(len(found), facts.number))
             ids.append(row_ids)
     if len(keys) < 2:
@@ -83,21 +83,24 @@ def find_duplicates(work: DuplicateSlice) -> Duplicates:
     whole = np.concatenate(keys) if isinstance(keys[0], np.ndarray) else pa.concat_arrays(keys)
     order, same = in_key_order(whole)
     dropped = order[:-1][same]
-    segments, positions = np.concatenate(numbers)[dropped], np.concatenate(where)[dropped]
+    segments, at = np.concatenate(numbers)[dropped], np.concatenate(where)[dropped]
     updated = int(np.count_nonzero(np.concatenate(ids)[dropped] >= 0))
     marked: Positions = {}
-    mark(marked, Located(dropped, segments, positions, dropped))
+    mark(marked, Located(dropped, segments, at, dropped))
     return Duplicates(_encoded(marked), updated)
 
 
 def relocate(work: RelocateSlice) -> Relocated:
-    """The keys of a run in the segments of another version than the one it was written for."""
+    """The keys of a run in the segments of another version than the one it was written for.
+
+    An adopted file stays as it is: its rows have ids of their own, whatever they replace.
+    """
     tools, run = WorkerTools.of(work.store), work.run
-    _, form, stored = _entries(tools.indexes, run, None, None)
+    form, positions, stored = tools.indexes.entries(LiveSegment(run, 0, 0, 0), None, None)
     located = locate(tools.indexes, tools.vectors, work.store, work.segments, _encoded_keys(form))
-    row_ids = np.full(run.rows, -1, np.int64)
+    row_ids = np.full(len(stored), -1, np.int64)
     row_ids[located.indexes] = located.row_ids
-    if not np.array_equal(row_ids, stored):
+    if run.adopted is None and not np.array_equal(row_ids, stored):
         with SegmentReader(work.store.reader(run.path, run.size), work.layout.schema, name=run.path) as reader:
             rows = reader.table(use_threads=False)
         lineage = bool(len(located.indexes))
@@ -114,29 +117,10 @@ def relocate(work: RelocateSlice) -> Relocated:
         )
     marked: Positions = {}
     mark(marked, located)
-    counted = located.indexes
+    counted = positions[located.indexes]
     if work.dropped is not None:
         counted = np.setdiff1d(counted, deletion_vector.to_array(deletion_vector.decode(work.dropped)))
     return Relocated(run, _encoded(marked), len(counted))
-
-
-def _entries(
-    indexes: KeyIndexes, facts: SegmentFacts, low: bytes | None, high: bytes | None
-) -> tuple[int, Any, Integers]:
-    """The keys of a segment from `low` on and before `high` in search form: where they begin, and their row ids."""
-    segment = LiveSegment(facts, 0, 0, 0)
-    start, stop = indexes.span(segment, low, high)
-    index = indexes.index(segment)
-    first = 0 if low is None else max(0, index.block_of(low))
-    last = index.blocks - 1 if high is None else index.block_of(high)
-    if start >= stop:
-        return start, np.empty(0, np.int64), np.empty(0, np.int64)
-    blocks = index.load_all(first, last - first + 1)
-    base = blocks[0].start
-    parts = [block.keys for block in blocks]
-    keys = np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts)
-    ids = [np.full(len(b.keys), -1, np.int64) if b.row_ids is None else b.row_ids for b in blocks]
-    return start, keys[start - base : stop - base], np.concatenate(ids)[start - base : stop - base]
 
 
 def _encoded_keys(form: Any) -> pa.Array:

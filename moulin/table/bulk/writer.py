@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from moulin.errors import InvalidInput
@@ -31,6 +30,7 @@ from moulin.storage.store import Store
 from moulin.table.commit.segment_rows import open_rows
 from moulin.table.commit.vectors import VectorCache
 from moulin.table.find.locate import KeyIndexes, Located, Tools, locate
+from moulin.table.write.key_index import in_key_order
 from moulin.table.write.layout import Layout
 from moulin.table.write.pieces import pieces
 from moulin.table.write.segment_writer import NumberSource
@@ -147,17 +147,6 @@ def in_order(plan: BulkPlan, rows: pa.Table) -> tuple[pa.Table, pa.Array]:
         return rows, keys
     chosen = pa.array(order)
     return rows.take(chosen), keys.take(chosen)
-
-
-def in_key_order(form: Any) -> tuple[Integers, npt.NDArray[np.bool_]]:
-    """The indexes that sort keys in search form, equal ones as they came; and which keys equal their next."""
-    if isinstance(form, np.ndarray):
-        order = np.argsort(form, kind="stable")
-        ordered = form[order]
-        return order, ordered[1:] == ordered[:-1]
-    order = np.asarray(pc.sort_indices(form)).astype(np.int64)
-    ordered = form.take(pa.array(order))
-    return order, np.asarray(pc.equal(ordered[1:], ordered[:-1]))
 
 
 def duplicate_key(key: Key, rows: pa.Table, index: int) -> InvalidInput:

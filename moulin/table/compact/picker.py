@@ -122,27 +122,37 @@ def pick_levels(
             if len(members) > 1 or first.facts.level < config.deepest_level or marked or lost:
                 groups.append(group)
             continue
-        due = _due_levels(members, config, due_only=due_only)
+        due = _due_levels([s for s in members if not _lies_well(s, config)], members, config, due_only=due_only)
         groups += due
         if not due and not due_only and (worn := [s for s in members if _is_worn(s)]):
-            groups.append(_with_overlap(worn, members, max(s.facts.level for s in worn), config.merge_max_bytes))
+            level = max(1, *(s.facts.level for s in worn))
+            groups.append(_with_overlap(worn, members, level, config.merge_max_bytes))
     return sorted(groups, key=lambda group: group.level)
 
 
-def _due_levels(members: Sequence[LiveSegment], config: Config, *, due_only: bool) -> list[Group]:
-    """What is due of one region and partition, each from a level into the next; no two meet in a level."""
+def _lies_well(segment: LiveSegment, config: Config) -> bool:
+    """Whether it is an adopted file that stays where it lies, as those of event tables do: neither small nor worn."""
+    is_large = segment.facts.size >= config.merge_segment_bytes // 2
+    return segment.facts.adopted is not None and is_large and not _is_worn(segment)
+
+
+def _due_levels(
+    chosen: Sequence[LiveSegment], members: Sequence[LiveSegment], config: Config, *, due_only: bool
+) -> list[Group]:
+    """What is due among some of the segments of one region and partition, each from a level into the next; no two meet
+    in a level."""
     groups: list[Group] = []
     level = 0
     while level < config.deepest_level:
-        mine = [s for s in members if s.facts.level == level]
+        mine = [s for s in chosen if s.facts.level == level]
         if level == 0:
             is_due = len(mine) >= (config.level0_trigger if due_only else 1)
         else:
             mine.sort(key=_key_min)
             is_due = sum(s.facts.size for s in mine) > config.level1_bytes * config.level_growth ** (level - 1)
         if is_due:
-            chosen = _first_bytes(mine, config.merge_max_bytes)
-            groups.append(_with_overlap(chosen, members, level + 1, config.merge_max_bytes))
+            first = _first_bytes(mine, config.merge_max_bytes)
+            groups.append(_with_overlap(first, members, level + 1, config.merge_max_bytes))
         level += 2 if is_due else 1
     return groups
 

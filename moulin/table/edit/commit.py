@@ -72,7 +72,7 @@ def _apply_held(context: Context, keyed: KeyedTable, compute: Compute, summary: 
         fresh = [value for value in drafts.values if drafts.numbers[value] not in known]
         with keyed.held(fresh) as (now, more):  # regions that did not exist when the statement began
             if plan.bulk.spec.spec != RegionSpec.of(now.state.schema, now.state.properties).spec:
-                raise Conflict("How the table is divided into regions changed meanwhile; try again.")
+                raise Conflict("The regions of the table changed during the write; try again.")
             whole = UpsertDraft()
             for number, draft in drafts.by_region.items():
                 whole.unite(draft, number)

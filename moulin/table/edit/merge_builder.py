@@ -49,24 +49,46 @@ class MergeBuilder:
         self._clauses: list[MergeClause] = []
 
     def when_matched_update(self, set: Mapping[str, object], condition: Where = None) -> MergeBuilder:
-        """Give columns of matched rows new values: `{"amount": "source.amount", "state": "'paid'"}`."""
+        """Give columns of matched rows new values: `{"amount": "source.amount", "state": "'paid'"}`.
+
+        >>> orders = lake.table("shop.orders")
+        >>> merge = orders.merge([{"id": 1, "amount": 1.0}, {"id": 2, "amount": 2.0}], on="target.id = source.id")
+        >>> merge.when_matched_update({"amount": "source.amount + target.amount"}).execute().rows_updated
+        1
+        """
         return self._with(Match.MATCHED, Action.UPDATE, "when_matched_update", _named(set), condition)
 
     def when_matched_update_all(self, condition: Where = None) -> MergeBuilder:
         """Set the columns that the source has in matched rows; others keep their values, and so does the key.
 
         `orders.merge(rows, on="t.id = s.id").when_matched_update_all("s.ts > t.ts")`
+
+        >>> orders = lake.table("shop.orders")
+        >>> merge = orders.merge([{"id": 1, "amount": 1.0}, {"id": 2, "amount": 2.0}], on="target.id = source.id")
+        >>> merge.when_matched_update_all("source.amount > 0").execute().rows_updated
+        1
         """
         return self._with(Match.MATCHED, Action.UPDATE, "when_matched_update_all", None, condition)
 
     def when_matched_delete(self, condition: Where = None) -> MergeBuilder:
-        """Delete matched rows: `.when_matched_delete("source.amount = 0")`."""
+        """Delete matched rows: `.when_matched_delete("source.amount = 0")`.
+
+        >>> orders = lake.table("shop.orders")
+        >>> merge = orders.merge([{"id": 1, "amount": 1.0}, {"id": 2, "amount": 2.0}], on="target.id = source.id")
+        >>> merge.when_matched_delete().execute().rows_deleted
+        1
+        """
         return self._with(Match.MATCHED, Action.DELETE, "when_matched_delete", None, condition)
 
     def when_not_matched_insert(self, values: Mapping[str, object], condition: Where = None) -> MergeBuilder:
         """Insert rows of the source that match none: `{"id": "source.id", "amount": 0}`.
 
         Other columns have their default, or are null. Expressions are over `source.<column>` alone.
+
+        >>> orders = lake.table("shop.orders")
+        >>> merge = orders.merge([{"id": 1, "amount": 1.0}, {"id": 2, "amount": 2.0}], on="target.id = source.id")
+        >>> merge.when_not_matched_insert({"id": "source.id", "customer": "'new'"}).execute().rows_added
+        1
         """
         return self._with(Match.NOT_MATCHED, Action.INSERT, "when_not_matched_insert", _named(values), condition)
 
@@ -74,6 +96,11 @@ class MergeBuilder:
         """Insert rows of the source that match none, with the columns that it has.
 
         `orders.merge(rows, on="t.id = s.id").when_not_matched_insert_all("s.amount > 0")`
+
+        >>> orders = lake.table("shop.orders")
+        >>> merge = orders.merge([{"id": 1, "amount": 1.0}, {"id": 2, "amount": 2.0}], on="target.id = source.id")
+        >>> merge.when_not_matched_insert_all().execute().rows_added
+        1
         """
         return self._with(Match.NOT_MATCHED, Action.INSERT, "when_not_matched_insert_all", None, condition)
 
@@ -81,6 +108,10 @@ class MergeBuilder:
         """Give columns new values in rows of the table that match no row of the source: `{"state": "'gone'"}`.
 
         Expressions are over `target.<column>` alone. The whole table is read.
+
+        >>> merge = lake.table("shop.orders").merge([{"id": 2}], on="target.id = source.id")
+        >>> merge.when_not_matched_by_source_update({"customer": "'gone'"}).execute().rows_updated
+        1
         """
         what = "when_not_matched_by_source_update"
         return self._with(Match.NOT_MATCHED_BY_SOURCE, Action.UPDATE, what, _named(set), condition)
@@ -89,6 +120,10 @@ class MergeBuilder:
         """Delete rows of the table that match no row of the source; the whole table is read.
 
         `.when_not_matched_by_source_delete("target.day = '2024-05-31'")` deletes among those of a day.
+
+        >>> merge = lake.table("shop.orders").merge([{"id": 2}], on="target.id = source.id")
+        >>> merge.when_not_matched_by_source_delete().execute().rows_deleted
+        1
         """
         what = "when_not_matched_by_source_delete"
         return self._with(Match.NOT_MATCHED_BY_SOURCE, Action.DELETE, what, None, condition)
@@ -97,6 +132,11 @@ class MergeBuilder:
         """Run the merge, as one version; none when nothing changes. The outcome has the counts of rows.
 
         InvalidInput when more than one row of the source matches a row that is updated or deleted.
+
+        >>> orders = lake.table("shop.orders")
+        >>> merge = orders.merge([{"id": 1, "amount": 1.0}, {"id": 2, "amount": 2.0}], on="target.id = source.id")
+        >>> merge.when_not_matched_insert_all("source.amount < 10").execute().rows_added
+        1
         """
         if not self._clauses:
             raise InvalidInput("This merge would do nothing: say what to do, for instance when_matched_update_all().")

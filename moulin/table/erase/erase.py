@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -36,24 +35,11 @@ _ATTEMPTS = 20  # when others commit while rows are looked for
 Step = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Erasure:
-    """What an erase did. `report` names every file, signed.
+def erase_rows(context: Context, table_id: UUID, where: Where, step: Step = lambda name: None) -> dict[str, Any]:
+    """Erase the rows that match from every version. Returns when their bytes are gone, as far as they can be.
 
-    `complete` says that nothing in the lake is left to do: else the report's `pending`, `in_flight` or `catalog` says
-    what.
+    What it did is the report, without its signature.
     """
-
-    version: int
-    rows: int
-    segments: int
-    files: int
-    complete: bool
-    report: dict[str, Any] = field(repr=False)
-
-
-def erase(context: Context, table_id: UUID, where: Where, key: bytes | None, step: Step = lambda name: None) -> Erasure:
-    """Erase the rows that match from every version. Returns when their bytes are gone, as far as they can be."""
     catalog = context.own_catalog()
     left = erasures.finish_all(catalog)
     question = read_condition(erasable.relatives(catalog, table_id), table_id, where)
@@ -73,7 +59,7 @@ def erase(context: Context, table_id: UUID, where: Where, key: bytes | None, ste
         raise
     if not committed:  # it was killed after its commit, and finished just now
         erasures.give_up(catalog, erasure_id)
-        return _result(same[-1], key)
+        return same[-1]
     step("committed")
     report = erasures.finish(catalog, erasure_id, step)
     family = erasable.relatives(catalog, table_id)
@@ -81,18 +67,7 @@ def erase(context: Context, table_id: UUID, where: Where, key: bytes | None, ste
     report["deleted"] = sorted({*report["deleted"], *streams.deleted})
     report["pending"] = streams.pending
     _rebuild_indexes(context, catalog, table_id)
-    return _result(report, key)
-
-
-def _result(report: dict[str, Any], key: bytes | None) -> Erasure:
-    return Erasure(
-        report["version"],
-        report["rows"],
-        len(report["rewritten"]) + len(report["removed"]),
-        len(report["deleted"]),
-        report["catalog"] != erasures.BUSY and not report["in_flight"] and not report.get("pending"),
-        reports.sign(report, key),
-    )
+    return report
 
 
 def _hold(stack: ExitStack, context: Context, catalog: Catalog, table_id: UUID) -> None:
@@ -295,4 +270,4 @@ def _unreachable(family: Relatives) -> list[str]:
     return found
 
 
-__all__ = ["Erasure", "erase"]
+__all__ = ["erase_rows"]

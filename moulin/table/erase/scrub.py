@@ -33,6 +33,7 @@ from moulin.model.ids import new_id
 from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER
 from moulin.model.schema.arrow import LAST_UPDATED_SEQUENCE, ROW_ID
 from moulin.storage import paths
+from moulin.storage.segment_source import key_index_of
 from moulin.storage.store import Store
 from moulin.table.commit.segment_rows import open_rows
 from moulin.table.commit.vectors import read_vector
@@ -71,7 +72,7 @@ class Scrubbed:
     @property
     def paths(self) -> tuple[str, ...]:
         """The files that were written."""
-        keys = [paths.key_index_path(self.facts.path)] if self.facts.index_size else []
+        keys = [key_index_of(self.facts)] if self.facts.index_size else []
         return (self.facts.path, *keys, *(file.path for _, file in self.files))
 
 
@@ -142,7 +143,7 @@ def _scrub_segment(work: ScrubSlice, erased: BitMap64) -> SegmentFacts:
             spec_id=facts.spec_id,
             region=facts.region,
             nans={column.field_id for column in facts.columns if column.nans != 0},
-            leading=first if facts.index_size else 0,
+            erased=erased if facts.index_size else None,
         )
 
 

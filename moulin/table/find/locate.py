@@ -17,7 +17,7 @@ from moulin.formats.key_index import Block, KeyIndex, hash_keys, search_form
 from moulin.model.columns.arrays import Integers
 from moulin.model.facts import LiveSegment
 from moulin.sized_cache import SizedCache
-from moulin.storage import paths
+from moulin.storage.segment_source import key_index_of
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
 
@@ -51,7 +51,7 @@ class KeyIndexes:
             raise FailedPrecondition(f"Segment {facts.number} has no key index; compact the table to give it one.")
 
         def load() -> KeyIndex:
-            path = paths.key_index_path(facts.path)
+            path = key_index_of(facts)
             return KeyIndex(lambda start, length: self._store.get_range(path, start, length), facts.index_size, path)
 
         return self._open.get(facts.path, load)
@@ -87,13 +87,32 @@ class KeyIndexes:
             return None
         block = self.block(segment, index, number)
         at = block.find_one(key)
-        return None if at is None else block.start + at
+        return None if at is None else block.position(at)
 
     def span(self, segment: LiveSegment, low: bytes | None, high: bytes | None) -> tuple[int, int]:
-        """The positions of the keys from `low` on and before `high`; both may be the beginning of a key."""
+        """The numbers of the keys from `low` on and before `high`; both may be the beginning of a key.
+
+        They are the positions of their rows in a segment that is in order.
+        """
         return self._before(segment, low) if low is not None else 0, (
             self._before(segment, high) if high is not None else segment.facts.rows
         )
+
+    def entries(self, segment: LiveSegment, low: bytes | None, high: bytes | None) -> tuple[Any, Integers, Integers]:
+        """The keys from `low` on and before `high`, in search form and ascending; their positions and row ids."""
+        start, stop = self.span(segment, low, high)
+        if start >= stop:
+            return _NONE, _NONE, _NONE
+        index = self.index(segment)
+        first = 0 if low is None else max(0, index.block_of(low))
+        last = index.blocks - 1 if high is None else index.block_of(high)
+        blocks = index.load_all(first, last - first + 1)
+        wanted = slice(start - blocks[0].start, stop - blocks[0].start)
+        parts = [block.keys for block in blocks]
+        keys = np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts)
+        positions = [block.positions_at(np.arange(len(block.keys))) for block in blocks]
+        ids = [np.full(len(b.keys), -1, np.int64) if b.row_ids is None else b.row_ids for b in blocks]
+        return keys[wanted], np.concatenate(positions)[wanted], np.concatenate(ids)[wanted]
 
     def _before(self, segment: LiveSegment, key: bytes) -> int:
         facts = segment.facts
@@ -133,14 +152,14 @@ class KeyIndexes:
         wanted = [int(number) for number in numbers[edges] if number >= 0]
         starts = [int(edge) for edge, number in zip(edges, numbers[edges], strict=True) if number >= 0]
         stops = [*starts[1:], len(numbers)]
-        if expect is not None:
+        if expect is not None and segment.facts.is_in_order:
             expect(segment, index.starts_of(numbers[numbers >= 0]))
         found, at = np.zeros(len(asked), np.bool_), np.empty(len(asked), np.int64)
         row_ids = np.full(len(asked), -1, np.int64)
         for block, start, stop in zip(self.blocks(segment, index, wanted), starts, stops, strict=True):
             part = form[start:stop] if isinstance(form, np.ndarray) else form.slice(start, stop - start)
             found[start:stop], places = block.find(part)
-            at[start:stop] = places + block.start
+            at[start:stop] = block.positions_at(places)
             if with_ids and (ids := block.row_ids) is not None:
                 row_ids[start:stop] = ids[places]
         return asked[found], at[found], row_ids[found]

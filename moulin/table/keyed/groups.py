@@ -20,6 +20,7 @@ from moulin.formats.segment.page_reader import taken
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns.arrays import Integers
 from moulin.model.facts import LiveSegment
+from moulin.model.rows.numbers import int64_array
 from moulin.model.schema.values import Schema
 from moulin.sized_cache import SizedCache
 from moulin.table.context import Context
@@ -131,7 +132,13 @@ class Reading:
                 self.begun[name] = scan_threads().submit(self._groups.load, part, self._schema)
 
     def rows(self, segment: LiveSegment, positions: Integers) -> pa.Table:
-        """The rows at these positions of a segment, which ascend."""
+        """The rows at these positions of a segment, in their order."""
+        if (np.diff(positions) < 0).any():  # the file was adopted: its rows are in no order of keys
+            order = np.argsort(positions)
+            return self._ascending(segment, positions[order]).take(int64_array(np.argsort(order)))
+        return self._ascending(segment, positions)
+
+    def _ascending(self, segment: LiveSegment, positions: Integers) -> pa.Table:
         if len(positions) == 1 and (found := self._groups.few(segment, positions, self._schema)) is not None:
             return found
         parts = list(self._groups.parts(segment, positions, self._schema))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import suppress
 from functools import partial
@@ -29,6 +30,8 @@ class RegionHolder(KeyedReader):
         super().__init__(context, table_id)
         self._flushing = FlushLock()  # one flush of a region at a time; taken before `_lock`
         self._users = 0
+        self._may_claim = threading.Event()  # cleared while regions are given up for another process
+        self._may_claim.set()
         self._background = Background(lambda: list(self._regions.values()), self._flush_ready, self._compact)
 
     def _writer(self, value: tuple[bytes | None, ...]) -> RegionWriter:
@@ -37,6 +40,7 @@ class RegionHolder(KeyedReader):
         return writer if writer is not None else self._open(value)
 
     def _open(self, value: tuple[bytes | None, ...]) -> RegionWriter:
+        self._may_claim.wait()
         with self._lock:
             writer = self._regions.get(value)
             if writer is not None:
@@ -66,7 +70,9 @@ class RegionHolder(KeyedReader):
             region,
             self.config,
             wake=self._background.wake,
-            level0=lambda: sum(s.facts.level == 0 for s in self._seen.of_region(region.number)),
+            level0=lambda: sum(
+                s.facts.level == 0 and s.facts.adopted is None for s in self._seen.of_region(region.number)
+            ),
             refresh=self.refresh,
             flushing=flushing,
         )

@@ -1,8 +1,9 @@
 """Scans of a keyed table: rows that are only in memtables are seen, and rows can come in the order of the key.
 
 For an ordered scan, segments whose keys overlap form a group, and groups follow one another. A group of one is read as
-it lies. The keys of a larger one are cut into windows: of each window every segment gives one slice, found by its key
-index, and the slices are put together and sorted. So memory is bounded however many segments overlap.
+it lies, unless it is an adopted file in another order. The keys of others are cut into windows: of each window every
+segment gives one slice, found by its key index, and the slices are put together and sorted. So memory is bounded
+however many segments overlap.
 """
 
 from __future__ import annotations
@@ -183,7 +184,7 @@ class KeyScan(Scan):
         return groups[::-1] if self._reverse else groups
 
     def _units_of(self, group: _Group, reader: UnitReader, limit: int) -> Iterator[Unit | _Window]:
-        if len(group.segments) == 1 and not group.pending:
+        if len(group.segments) == 1 and not group.pending and group.segments[0].facts.is_in_order:
             segment = group.segments[0]
             start, stop = self._context.indexes.span(segment, self._low, self._high)
             if start < stop:
@@ -218,8 +219,13 @@ class KeyScan(Scan):
         return cuts
 
     def _window(self, window: _Window, read: UnitReader) -> pa.Table:
-        tables = []
+        tables, in_order = [], True
         for segment in window.group.segments:
+            if not segment.facts.is_in_order:
+                _, positions, _ = self._context.indexes.entries(segment, window.low, window.high)
+                tables += [read.rows_at(segment, np.sort(positions))] if len(positions) else []
+                in_order = False
+                continue
             start, stop = self._context.indexes.span(segment, window.low, window.high)
             if start < stop:
                 tables.append(read.slice(segment, start, stop))
@@ -231,7 +237,7 @@ class KeyScan(Scan):
             return empty_table(self._working_schema(read))
         schema = tables[0].schema
         table = pa.concat_tables([t if t.schema == schema else t.select(schema.names).cast(schema) for t in tables])
-        return table if len(tables) == 1 else table.take(int64_array(key_order(self._key.encode(table))))
+        return table if in_order and len(tables) == 1 else table.take(int64_array(key_order(self._key.encode(table))))
 
     def _reader(self, gone: Mapping[int, BitMap64], positions: Mapping[int, Any]) -> UnitReader:
         columns = self._columns

@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 
-from moulin.errors import Conflict, FailedPrecondition, InvalidInput, NotFound
+from moulin.errors import Closed, Conflict, FailedPrecondition, InvalidInput, NotFound
 from moulin.model.entities import TableState
 from moulin.model.key.key import Key
 from moulin.model.operations import RegionUse
@@ -47,25 +48,26 @@ class KeyedTable(LogSettler):
 
     def put(self, row: Any) -> None:
         """Insert a row, or replace the one with its key."""
-        self._writer_of_row(row).put(row)
+        self._write(self._value_of_row(row), lambda writer: writer.put(row))
 
     def put_batch(self, data: object) -> int:
         """Insert or replace rows: a list of dicts, or Arrow in any form. Each region takes its rows at once."""
         if not self.spec.is_split and isinstance(data, list | tuple):
-            self._writer(()).put_rows(data)
+            self._write((), lambda writer: writer.put_rows(data))
             return len(data)
         if not self.spec.is_split:
             self._writer(())  # the writer knows the schema best
         schema = self._seen_now().state.schema
         rows = pa.Table.from_batches(to_batches(data, schema), arrow_schema(schema))
         for value, part in self.spec.split(rows) if rows.num_rows else ():
-            self._writer(value).put_batches(part.to_batches(), schema.schema_id)
+            batches, schema_id = part.to_batches(), schema.schema_id
+            self._write(value, partial(RegionWriter.put_batches, batches=batches, schema_id=schema_id))
         return int(rows.num_rows)
 
     def delete(self, key: Any) -> None:
         """Delete the row of a key, if there is one."""
         checked = self.key.check(key)
-        self._writer(self.spec.value_of(checked)).delete([checked])
+        self._write(self.spec.value_of(checked), lambda writer: writer.delete([checked]))
 
     def delete_batch(self, keys: Sequence[Any]) -> None:
         """Delete the rows of several keys."""
@@ -73,11 +75,18 @@ class KeyedTable(LogSettler):
         for key in [self.key.check(key) for key in keys]:
             grouped.setdefault(self.spec.value_of(key), []).append(key)
         for value, part in grouped.items():
-            self._writer(value).delete(part)
+            self._write(value, partial(RegionWriter.delete, keys=part))
 
-    def _writer_of_row(self, row: Any) -> RegionWriter:
+    def _write(self, value: tuple[bytes | None, ...], change: Callable[[RegionWriter], object]) -> None:
+        """Have the writer of a region change it; wait for one that was given up for a while."""
+        try:
+            change(self._writer(value))
+        except Closed:  # once the table is closed, this raises it again
+            change(self._writer(value))
+
+    def _value_of_row(self, row: Any) -> tuple[bytes | None, ...]:
         if not self.spec.is_split:
-            return self._writer(())
+            return ()
         if not isinstance(row, Mapping):
             raise InvalidInput(f"put takes a row as a dict, not {type(row).__name__}.")
         missing = [name for name in self.key.names if name not in row]
@@ -85,7 +94,7 @@ class KeyedTable(LogSettler):
             raise InvalidInput(f"The row lacks the key column {missing[0]}.")
         names = self.key.names
         key = self.key.check(row[names[0]] if len(names) == 1 else tuple(row[name] for name in names))
-        return self._writer(self.spec.value_of(key))
+        return self.spec.value_of(key)
 
     # Everything that is not a put
 
@@ -137,6 +146,31 @@ class KeyedTable(LogSettler):
                 writer.shed()
             yield
         self._lookup.forget_rows()
+
+    @contextmanager
+    def given_up(self) -> Iterator[None]:
+        """Hold no region, so that another process can: everything is flushed, and puts and changes wait."""
+        with self._alone(reserved=False), ExitStack() as stack:
+            self._may_claim.clear()
+            stack.callback(self._may_claim.set)
+            stack.callback(setattr, self._background, "ending", self._background.ending)
+            writers = dict(self._regions)
+            for writer in writers.values():
+                stack.enter_context(writer.paused())
+            for writer in writers.values():
+                writer.rotate()
+                self._flush_all(writer)
+                writer.shed()
+            self._background.end()
+            with self._lock:
+                for writer in writers.values():
+                    self._end(writer)
+                self._regions.clear()
+                self._sole = None
+            yield
+            self._lookup.forget_rows()
+            with suppress(NotFound):
+                self.refresh()
 
     @contextmanager
     def _alone(self, reserved: bool) -> Iterator[None]:

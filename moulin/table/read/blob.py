@@ -41,24 +41,72 @@ class Blob(io.RawIOBase):
 
     @property
     def is_null(self) -> bool:
-        """Whether the row has no value there. It then reads as an empty file."""
+        """Whether the row has no value there. It then reads as an empty file.
+
+        >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
+        >>> photos.put({"id": 1, "image": b"GIF89a..."})
+        >>> photos.put({"id": 2})
+        >>> with photos.blob(2, "image") as image:
+        ...     image.is_null
+        True
+        """
         return self._loaded_value() is None
 
     @property
     def size(self) -> int:
+        """How many bytes the value has.
+
+        >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
+        >>> photos.put({"id": 1, "image": b"GIF89a..."})
+        >>> with photos.blob(1, "image") as image:
+        ...     image.size
+        9
+        """
         return len(self._loaded_value() or b"")
 
     def readable(self) -> bool:
+        """Always true.
+
+        >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
+        >>> photos.put({"id": 1, "image": b"GIF89a..."})
+        >>> with photos.blob(1, "image") as image:
+        ...     image.readable()
+        True
+        """
         return True
 
     def seekable(self) -> bool:
+        """Always true.
+
+        >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
+        >>> photos.put({"id": 1, "image": b"GIF89a..."})
+        >>> with photos.blob(1, "image") as image:
+        ...     image.seekable()
+        True
+        """
         return True
 
     def tell(self) -> int:
+        """The position of the next read.
+
+        >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
+        >>> photos.put({"id": 1, "image": b"GIF89a..."})
+        >>> with photos.blob(1, "image") as image:
+        ...     image.read(3), image.tell()
+        (b'GIF', 3)
+        """
         self._check_open()
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a position, as `io.IOBase.seek` does; returns it.
+
+        >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
+        >>> photos.put({"id": 1, "image": b"GIF89a..."})
+        >>> with photos.blob(1, "image") as image:
+        ...     image.seek(3), image.read(3)
+        (3, b'89a')
+        """
         self._check_open()
         if whence not in (os.SEEK_SET, os.SEEK_CUR, os.SEEK_END):
             raise ValueError(f"whence is 0, 1 or 2, not {whence}")
@@ -70,6 +118,15 @@ class Blob(io.RawIOBase):
         return at
 
     def readinto(self, buffer: WriteableBuffer) -> int:
+        """Read as many bytes as `buffer` takes, or fewer at the end; returns how many.
+
+        >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
+        >>> photos.put({"id": 1, "image": b"GIF89a..."})
+        >>> buffer = bytearray(3)
+        >>> with photos.blob(1, "image") as image:
+        ...     image.readinto(buffer), bytes(buffer)
+        (3, b'GIF')
+        """
         self._check_open()
         view = memoryview(buffer).cast("B")
         part = (self._loaded_value() or b"")[self._at : self._at + len(view)]
@@ -78,6 +135,15 @@ class Blob(io.RawIOBase):
         return len(part)
 
     def close(self) -> None:
+        """Let go of the version that was held.
+
+        >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
+        >>> photos.put({"id": 1, "image": b"GIF89a..."})
+        >>> image = photos.blob(1, "image")
+        >>> image.close()
+        >>> image.closed
+        True
+        """
         if self._hold is not None:
             self._hold.release()
             self._hold = None

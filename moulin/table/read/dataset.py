@@ -36,39 +36,86 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow.dataset is not 
 
     @property
     def schema(self) -> pa.Schema:
+        """The columns of the table.
+
+        >>> orders = lake.table("shop.orders").dataset()
+        >>> orders.schema.names
+        ['id', 'customer', 'amount']
+        """
         return self._read_schema
 
     def scanner(self, columns: Columns = None, filter: pc.Expression | None = None, **_: Any) -> ds.Scanner:
-        """The rows that match, as pyarrow's scanner. Settings of pyarrow's own readers have no effect."""
+        """The rows that match, as pyarrow's scanner. Settings of pyarrow's own readers have no effect.
+
+        >>> orders = lake.table("shop.orders").dataset()
+        >>> orders.scanner(columns=["id"]).to_table().to_pylist()
+        [{'id': 1}]
+        """
         names = self._names(columns)
         reader = self._scan(names, self._both(filter)).to_reader()
         computed = dict(columns) if isinstance(columns, Mapping) else None
         return ds.Scanner.from_batches(reader, columns=computed)
 
     def to_table(self, *args: Any, **options: Any) -> pa.Table:
+        """The rows as a table; takes what `scanner` takes.
+
+        >>> orders = lake.table("shop.orders").dataset()
+        >>> orders.to_table(columns=["amount"]).to_pylist()
+        [{'amount': 9.5}]
+        """
         return self.scanner(*args, **options).to_table()
 
     def to_batches(self, *args: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        """The rows in batches; takes what `scanner` takes.
+
+        >>> orders = lake.table("shop.orders").dataset()
+        >>> [batch.num_rows for batch in orders.to_batches()]
+        [1]
+        """
         batches: Iterator[pa.RecordBatch] = self.scanner(*args, **options).to_batches()
         return batches
 
     def head(
         self, num_rows: int, columns: Columns = None, filter: pc.Expression | None = None, **options: Any
     ) -> pa.Table:
-        """The first rows that come; the scan ends with the last of them."""
+        """The first rows that come; the scan ends with the last of them.
+
+        >>> orders = lake.table("shop.orders").dataset()
+        >>> orders.head(5).num_rows
+        1
+        """
         if isinstance(columns, Mapping):
             table: pa.Table = self.scanner(columns, filter, **options).head(num_rows)
             return table
         return self._scan(self._names(columns), self._both(filter), limit=num_rows).to_arrow()
 
     def count_rows(self, filter: pc.Expression | None = None, **_: Any) -> int:
+        """How many rows there are, or how many match.
+
+        >>> orders = lake.table("shop.orders").dataset()
+        >>> import pyarrow.compute as pc
+        >>> orders.count_rows(pc.field("id") > 5)
+        0
+        """
         return self._scan(None, self._both(filter)).count()
 
     def filter(self, expression: pc.Expression) -> TableDataset:
-        """The rows that match."""
+        """The rows that match.
+
+        >>> orders = lake.table("shop.orders").dataset()
+        >>> import pyarrow.compute as pc
+        >>> orders.filter(pc.field("id") == 1).count_rows()
+        1
+        """
         return TableDataset(self._scan, self._read_schema, self._name, self._both(expression))
 
     def take(self, indices: object, *args: Any, **options: Any) -> pa.Table:
+        """The rows at these positions of the scan. It reads the whole table: `Table.take` finds rows by id.
+
+        >>> orders = lake.table("shop.orders").dataset()
+        >>> orders.take([0]).num_rows
+        1
+        """
         return self.to_table(*args, **options).take(indices)
 
     def _names(self, columns: Columns) -> list[str]:

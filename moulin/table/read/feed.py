@@ -69,35 +69,70 @@ class Feed:
         return found
 
     def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
-        """Stream the rows of the feed. Until the last one, or `close`, the versions are pinned against clean-up."""
+        """Stream the rows of the feed. Until the last one, or `close`, the versions are pinned against clean-up.
+
+        >>> orders = lake.table("shop.orders")
+        >>> for batch in orders.changes(orders.history()[-1].version).to_batches():
+        ...     print(batch["_change_type"].to_pylist())
+        ['insert']
+        """
         return self._read(self._reader)
 
     def to_arrow(self) -> pa.Table:
-        """All rows as one table."""
+        """All rows as one table.
+
+        >>> orders = lake.table("shop.orders")
+        >>> orders.changes(orders.history()[-1].version).to_arrow().column_names
+        ['_change_type', '_row_id', '_version', '_commit_timestamp', 'id', 'customer', 'amount']
+        """
         return pa.Table.from_batches(self.to_batches(), self.schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The stream as a RecordBatchReader, which DuckDB and others take as it is."""
+        """The stream as a RecordBatchReader, which DuckDB and others take as it is.
+
+        >>> orders = lake.table("shop.orders")
+        >>> orders.changes(orders.history()[-1].version).to_reader().schema.names[:2]
+        ['_change_type', '_row_id']
+        """
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """All rows as a pandas DataFrame."""
+        """All rows as a pandas DataFrame.
+
+        >>> orders = lake.table("shop.orders")
+        >>> orders.changes(orders.history()[-1].version).to_pandas()["_change_type"].tolist()
+        ['insert']
+        """
         return to_pandas(self.to_arrow())
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """All rows as dictionaries; times in nanoseconds are NanoDatetime."""
+        """All rows as dictionaries; times in nanoseconds are NanoDatetime.
+
+        >>> orders = lake.table("shop.orders")
+        >>> [(row["_change_type"], row["id"]) for row in orders.changes(orders.history()[-1].version).to_pylist()]
+        [('insert', 1)]
+        """
         return to_rows(self.to_arrow())
 
     def to_polars(self) -> polars.DataFrame:
-        """All rows as a polars DataFrame."""
+        """All rows as a polars DataFrame.
+
+        >>> orders = lake.table("shop.orders")
+        >>> orders.changes(orders.history()[-1].version).to_polars()["_change_type"].to_list()
+        ['insert']
+        """
         return to_polars(self.to_arrow())
 
     def counts(self) -> dict[str, int]:
         """How many rows of each `_change_type` there are. Reads what `count` reads, and nothing of rows that facts say
         are new.
+
+        >>> orders = lake.table("shop.orders")
+        >>> orders.changes(orders.history()[-1].version).counts()
+        {'insert': 1}
         """
         found: Counter[str] = Counter()
         reader = replace(self._reader, columns=())
@@ -112,7 +147,12 @@ class Feed:
         return dict(found)
 
     def count(self) -> int:
-        """How many rows; reads no column but those that `where` names, and row ids where they are stored."""
+        """How many rows; reads no column but those that `where` names, and row ids where they are stored.
+
+        >>> orders = lake.table("shop.orders")
+        >>> orders.changes(orders.history()[-1].version).count()
+        1
+        """
         return sum(batch.num_rows for batch in self._read(replace(self._reader, columns=())))
 
     def _read(self, reader: FeedReader) -> Generator[pa.RecordBatch, None, None]:

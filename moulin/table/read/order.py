@@ -154,7 +154,7 @@ def _key(part: str, own: Mapping[str, NestedField]) -> _Key:
         if name not in own and len(name) > 2 and name[0] == name[-1] and name[0] in '"`':
             name = name[1:-1]
     if name not in own:
-        raise InvalidInput(f"order_by names {name!r}, which is no column.{did_you_mean(name, own)}")
+        raise InvalidInput(f"order_by names {name!r}, which is not a column.{did_you_mean(name, own)}")
     if not isinstance(own[name].field_type, PrimitiveType):
         raise InvalidInput(
             f"order_by cannot use {name!r}: rows have no order by a column of type {own[name].field_type}."

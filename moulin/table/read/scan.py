@@ -132,7 +132,12 @@ class Scan:
         self.schema = self._output_schema(columns)
 
     def plan(self) -> ScanPlan:
-        """What a read would touch: the segments left after pruning."""
+        """What a read would touch: the segments left after pruning.
+
+        >>> plan = lake.table("shop.orders").scan(where="amount > 100").plan()
+        >>> len(plan.segments), plan.total
+        (0, 1)
+        """
         kept = self._planned()
         total = self._catalog.segments(self._state.id, self._state.version, with_columns=False)
         return ScanPlan(tuple(kept.segments), len(total), kept.skipped, len(kept.positions))
@@ -141,6 +146,9 @@ class Scan:
         """Stream the rows, segment by segment, reading ahead no more than the configuration allows.
 
         Until the last one, or `close`, the version is pinned against clean-up.
+
+        >>> [batch.num_rows for batch in lake.table("shop.orders").scan().to_batches()]
+        [1]
         """
         return self._batches(self._hold())
 
@@ -163,7 +171,11 @@ class Scan:
         return self.to_batches()
 
     def head(self, rows: int = 10) -> pa.Table:
-        """The first rows, `rows` at most."""
+        """The first rows, `rows` at most.
+
+        >>> lake.table("shop.orders").scan(order_by="amount desc").head(5).num_rows
+        1
+        """
         most = rows if self._limit is None else min(rows, self._limit)
         if most < 0:
             raise InvalidInput(f"head takes zero rows or more, not {rows}.")
@@ -189,32 +201,58 @@ class Scan:
         return html_table(repr(self), self.schema.names, [tuple(row.values()) for row in rows])
 
     def to_arrow(self) -> pa.Table:
-        """All rows as one table."""
+        """All rows as one table.
+
+        >>> lake.table("shop.orders").scan(["id", "amount"]).to_arrow().column_names
+        ['id', 'amount']
+        """
         if self._limit is None:
             return pa.concat_tables([empty_table(self.schema), *self._held(self._hold())])
         return pa.Table.from_batches(self.to_batches(), self.schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The stream as a RecordBatchReader, which DuckDB and others take as it is."""
+        """The stream as a RecordBatchReader, which DuckDB and others take as it is.
+
+        >>> import duckdb
+        >>> rows = lake.table("shop.orders").scan().to_reader()
+        >>> duckdb.sql("select sum(amount) from rows").fetchall()
+        [(9.5,)]
+        """
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """All rows as a pandas DataFrame."""
+        """All rows as a pandas DataFrame.
+
+        >>> lake.table("shop.orders").scan(["amount"]).to_pandas()["amount"].sum()
+        np.float64(9.5)
+        """
         return to_pandas(self.to_arrow())
 
     def to_polars(self) -> polars.DataFrame:
-        """All rows as a polars DataFrame, as `polars.DataFrame(scan)` does too; `polars.from_arrow` makes a Series."""
+        """All rows as a polars DataFrame, as `polars.DataFrame(scan)` does too; `polars.from_arrow` makes a Series.
+
+        >>> lake.table("shop.orders").scan(["amount"]).to_polars()["amount"].sum()
+        9.5
+        """
         return to_polars(self.to_arrow())
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """All rows as dictionaries; times in nanoseconds are NanoDatetime."""
+        """All rows as dictionaries; times in nanoseconds are NanoDatetime.
+
+        >>> lake.table("shop.orders").scan().to_pylist()
+        [{'id': 1, 'customer': 'ann', 'amount': 9.5}]
+        """
         return to_rows(self.to_arrow())
 
     def count(self) -> int:
-        """How many rows: from facts alone without `where`, else from the columns that `where` names."""
+        """How many rows: from facts alone without `where`, else from the columns that `where` names.
+
+        >>> lake.table("shop.orders").scan(where="customer = 'ann'").count()
+        1
+        """
         if self._predicate.is_true:
             refuse_quarantined(self._catalog, self._state)
             rows = self._catalog.count_rows(self._state.id, self._state.version)

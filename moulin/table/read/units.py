@@ -204,10 +204,18 @@ class UnitReader:
             deleted = gone if deleted is None else deleted | gone
         return deleted
 
+    def rows_at(self, segment: LiveSegment, positions: Integers) -> pa.Table:
+        """The rows of a segment at some positions, which ascend."""
+        wanted = self._positions.get(segment.facts.number)
+        some = positions if wanted is None else np.intersect1d(positions, wanted, assume_unique=True)
+        return self._read(segment, 0, segment.facts.rows, some)
+
     def slice(self, segment: LiveSegment, start: int, stop: int) -> pa.Table:
         """Rows [start, stop) of a segment."""
+        return self._read(segment, start, stop, self._positions.get(segment.facts.number))
+
+    def _read(self, segment: LiveSegment, start: int, stop: int, positions: Integers | None) -> pa.Table:
         filtered, hidden = not self._predicate.is_true, self._hidden
-        positions = self._positions.get(segment.facts.number)
         own = [name for name in self._predicate.columns if name not in hidden.tested] if filtered else []
         extra = [name for name in own if name not in self._read_columns] if hidden.tested else []
         table = self._open(segment, extra).table(

@@ -11,22 +11,20 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
+from pyroaring import BitMap64
 
-from moulin.formats.key_index import encode_key_index
 from moulin.formats.segment.tuning import tuning
 from moulin.formats.segment.writer import SegmentWriter, nan_fields, segment_facts
 from moulin.model.columns.arrays import Integers
 from moulin.model.facts import SegmentFacts
-from moulin.model.key.key import Key
 from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.layout.sort_rows import sort_indices
-from moulin.model.schema.arrow import ROW_ID
 from moulin.storage import paths
 from moulin.storage.store import Store
+from moulin.table.write.key_index import SegmentKeys
 from moulin.table.write.layout import Layout
 from moulin.table.write.pieces import pieces
 
@@ -174,12 +172,12 @@ def write_segment(
     nans: Collection[int] | None = None,
     group_bytes: int | None = None,
     inline: bool = False,
-    leading: int = 0,
+    erased: BitMap64 | None = None,
 ) -> SegmentFacts:
     """Write rows that are in their final order as one segment, and the key index of a keyed one.
 
-    An inline one is not written to storage: its facts hold the file. The keys of the `leading` rows are not in the key
-    index, which has the lowest bytes there are in their place.
+    An inline one is not written to storage: its facts hold the file. Rows at `erased` positions have values of others,
+    and the key index does not find them.
 
     `nans` are the ids of the columns that may hold NaN; they are looked for when `tables` is a list. Row groups hold at
     most `group_bytes` of rows in memory, or less at levels and in tables where they are smaller.
@@ -187,7 +185,7 @@ def write_segment(
     if nans is None and isinstance(tables, list):
         nans = frozenset[int]().union(*map(nan_fields, tables))
     path = layout.place + paths.segment_path(layout.table_id, number, secrets.token_hex(4))
-    keys = None if layout.key is None else _Keys(layout.key, leading)
+    keys = None if layout.key is None else SegmentKeys(layout.key, erased)
     held = pa.BufferOutputStream() if inline else None
     with store.writer(path) if held is None else nullcontext(held) as sink:
         usual = tuning(level).row_group_bytes if keys is None else KEYED_GROUP_BYTES
@@ -220,33 +218,6 @@ def write_segment(
     if held is not None:
         return replace(facts, inline=held.getvalue().to_pybytes())
     return facts if keys is None else keys.write(store, replace(facts, region=region))
-
-
-@dataclass(slots=True)
-class _Keys:
-    """The keys of a segment that is being written."""
-
-    key: Key
-    leading: int = 0
-    encoded: list[pa.Array] = field(default_factory=list)
-    row_ids: list[Integers] = field(default_factory=list)
-
-    def add(self, rows: pa.Table) -> None:
-        if rows.num_rows:
-            self.encoded.append(self.key.encode(rows))
-            if ROW_ID in rows.column_names:
-                self.row_ids.append(rows.column(ROW_ID).fill_null(-1).to_numpy())
-
-    def write(self, store: Store, facts: SegmentFacts) -> SegmentFacts:
-        """Write the index beside the segment; returns the facts with what they say of it."""
-        keys = pa.concat_arrays(self.encoded)
-        lowest = keys[self.leading].as_py()
-        if self.leading:
-            least = pa.array([bytes(self.key.width or 0)] * self.leading, keys.type)
-            keys = pa.concat_arrays([least, keys.slice(self.leading)])
-        data = encode_key_index(keys, np.concatenate(self.row_ids) if self.row_ids else None)
-        store.put(paths.key_index_path(facts.path), data)
-        return replace(facts, key_min=lowest, key_max=keys[-1].as_py(), index_size=len(data))
 
 
 def _taken(table: pa.Table, order: Integers) -> Iterator[pa.Table]:

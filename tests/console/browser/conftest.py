@@ -61,7 +61,7 @@ class Watched:
 
     def _said(self, message: Any) -> None:
         if message.type in ("error", "warning"):
-            self.problems.append(f"{message.type}: {message.text}")
+            self.problems.append(f"{message.type}: {message.text} {message.location.get('url', '')}")
 
     def _asked(self, request: Any) -> None:
         if not request.url.startswith((self.origin, "data:")):

@@ -115,8 +115,8 @@ def test_a_key_makes_its_columns_required_and_keeps_its_order() -> None:
 @pytest.mark.parametrize(
     ("key", "reason"),
     [
-        (["z"], "'z', which is no top-level column"),
-        (["s.x"], "'s.x', which is no top-level column"),
+        (["z"], "'z', which is not a top-level column"),
+        (["s.x"], "'s.x', which is not a top-level column"),
         (["a", "a"], "'a' twice"),
         (["d"], "type double cannot be part"),
         (["s"], "cannot be part of a primary key"),

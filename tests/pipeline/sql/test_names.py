@@ -150,3 +150,19 @@ def test_many_nested_queries_mean_what_they_mean_in_spark(
 ) -> None:
     queries = list(Grammar(seed).queries(100))
     assert compare(lake, spark, tmp_path, queries) > len(queries) / 3
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("small_plans", "spark")
+def test_names_with_dots_stand_between_backquotes(tmp_path: Path) -> None:
+    with moulin.connect(tmp_path / "lake") as lake:
+        lake.create_database("a.b")
+        lake.sql("create table `a.b`.`or.ders` (id bigint)")
+        lake.sql("insert into `a.b`.`or.ders` values (3)")
+        lake.sql("create view `a.b`.v as select id from `a.b`.`or.ders`")
+        for name in ("`a.b`.v", "moulin.`a.b`.`or.ders`", "`A.B`.`or.ders`"):
+            assert [row.id for row in lake.sql(f"select id from {name}").collect()] == [3], name
+        with pytest.raises(InvalidInput, match="between backquotes: `a.b`.orders"):
+            lake.sql("select * from a.b.v")
+        with pytest.raises(InvalidInput, match="or `a.b` for one with levels"):
+            lake.sql("create database a.c")

@@ -14,7 +14,7 @@ import pytest
 
 from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
-from moulin.errors import AlreadyExists, Corrupt, FailedPrecondition, InvalidInput, MoulinError, NotFound
+from moulin.errors import AlreadyExists, Corrupt, InvalidInput, MoulinError, NotFound
 from moulin.lake import Lake
 from moulin.storage.store import open_store
 from moulin.table.table import Table
@@ -251,13 +251,6 @@ def test_a_file_of_several_partitions_is_refused(lake: Lake, folder: Path) -> No
     assert ids(hourly, where="ts < '2026-01-01T00:05:00Z'") == [0, 1, 2, 3, 4]
     with pytest.raises(InvalidInput, match="'2026-01-01' in the path, which is not a value of type int"):
         lake.create_table("shop.typed", [*COLUMNS[:4], ("day", "int")]).adopt(folder)
-
-
-@FOLDER
-def test_a_keyed_table_says_how_to_load_files(lake: Lake, folder: Path) -> None:
-    table = lake.create_table("shop.keyed", COLUMNS, primary_key=["id"])
-    with pytest.raises(FailedPrecondition, match="load them with backfill or append"):
-        table.adopt(folder)
 
 
 @FOLDER

@@ -234,18 +234,6 @@ def test_an_erased_lake_recovers_and_time_travels(tmp_path: Path) -> None:
         assert not check(lake.own_catalog())
 
 
-@pytest.mark.parametrize("open_lake", [*BACKENDS[:1], SERVED], indirect=True)
-def test_erase_runs_where_the_catalog_is(lake: Lake, request: pytest.FixtureRequest) -> None:
-    table = lake.create_table("shop.t", ORDERS)
-    table.append([secret(1), order(2)])
-    if "grpc" in request.node.name:
-        with pytest.raises(FailedPrecondition):
-            table.erase(WHERE)
-        assert rows_of(table).keys() == {1, 2}
-    else:
-        assert table.erase(WHERE).rows == 1
-
-
 @pytest.mark.parametrize("open_lake", [SERVED], indirect=True)
 def test_clients_of_a_server_read_what_is_left(lake: Lake, tmp_path: Path) -> None:
     with moulin.connect(tmp_path / "lake") as direct:

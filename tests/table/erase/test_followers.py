@@ -210,7 +210,7 @@ def erase_until(folder: str, step: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with moulin.connect(folder) as lake:
-        erasing.erase(lake.context, lake.table("shop.events").id, WHERE, None, die)
+        erasing.erase_rows(lake.context, lake.table("shop.events").id, WHERE, die)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_clean_up_finishes_what_a_killed_erase_left(lake: Lake, monkeypatch: pyt
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        erasing.erase(lake.context, table.id, WHERE, None, die)
+        erasing.erase_rows(lake.context, table.id, WHERE, die)
     assert holding(lake.store) != []
     collect(lake.own_catalog())
     assert holding(lake.store) == []
@@ -302,7 +302,7 @@ def test_a_lake_lost_in_the_middle_of_an_erase_recovers_without_the_rows(lake: L
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        erasing.erase(lake.context, table.id, WHERE, None, die)
+        erasing.erase_rows(lake.context, table.id, WHERE, die)
     lake.close()
     (tmp_path / "lake" / "catalog.sqlite").unlink()
     recover(open_store(str(tmp_path / "lake")), f"sqlite:///{tmp_path}/lake/catalog.sqlite", Config())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from moulin.lake import Lake
 from moulin.table.read import turns, units
+from moulin.table.read.scan import Scan
 from moulin.table.read.turns import TURNS, Turns
 from tests.table.keyed_tables import ITEMS, row, rows
 
@@ -68,3 +70,42 @@ def test_gets_find_their_rows_while_a_scan_is_read(tmp_path: Path) -> None:
         for _ in range(100):
             assert table.get(1) == row(1)
             assert table.get(2) is None
+
+
+def test_what_makes_items_counts_and_what_uses_them_does_not() -> None:
+    mine, made = Turns(), list[int]()
+
+    def items() -> Iterator[int]:
+        try:
+            for item in range(3):
+                made.append(mine.scans)
+                yield item
+        finally:
+            made.append(-1)
+
+    for item in mine.during(items()):
+        assert mine.scans == 0
+        if item == 1:
+            break
+    assert made == [1, 1, -1], "an iterator that is left alone ends"
+    assert list(mine.during(items())) == [0, 1, 2]
+    assert mine.scans == 0
+
+
+def test_the_plan_of_a_scan_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    planned: Any = Scan._planned
+
+    def spied(self: Scan) -> Any:
+        seen.append(TURNS.scans)
+        return planned(self)
+
+    with Lake.open(tmp_path / "lake") as lake:
+        lake.create_database("d")
+        table = lake.create_table("d.t", ITEMS)
+        table.append(rows(0, 100))
+        monkeypatch.setattr(Scan, "_planned", spied)
+        assert table.scan().to_arrow().num_rows == 100
+        assert table.scan(limit=5).count() == 5
+    assert seen and all(seen)
+    assert TURNS.scans == 0

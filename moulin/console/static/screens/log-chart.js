@@ -1,7 +1,9 @@
-// Records along time, stacked by level. A stretch is chosen by dragging; the table below says the same to screen readers.
+// Records along time, stacked by level. A stretch is chosen by dragging, or with the keys: arrows go from step to step,
+// with Shift they choose, Enter shows what is chosen.
 
 import { html, useRef, useState } from "../vendor/preact.js";
 import { instant, number, plural } from "../text.js";
+import { ceiling, label, nanos, span, ticks } from "./axis.js";
 
 export const LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "unknown"];
 const WIDTH = 1000;
@@ -9,31 +11,11 @@ const HEIGHT = 120;
 const LEFT = 46;
 const BOTTOM = 20;
 
-function ceiling(most) {
-  const power = 10 ** Math.floor(Math.log10(Math.max(1, most)));
-  return [1, 2, 5, 10].map((one) => one * power).find((one) => one >= most);
-}
-
-// Times of ticks that people can read, in Unix milliseconds.
-function ticks(start, end) {
-  const steps = [1, 5, 10, 50, 100, 500, 1e3, 5e3, 1e4, 3e4, 6e4, 3e5, 6e5, 18e5, 36e5, 108e5, 216e5, 432e5, 864e5, 6048e5, 2592e6, 31536e6, 31536e7];
-  const step = steps.find((one) => (end - start) / one <= 8) ?? (end - start) / 8;
-  const found = [];
-  for (let at = Math.ceil(start / step) * step; at <= end; at += step) found.push(at);
-  return { found, step };
-}
-
-function label(at, step) {
-  const text = new Date(at).toISOString();
-  if (step >= 864e5) return text.slice(0, 10);
-  if (step >= 6e4) return text.slice(11, 16);
-  return step >= 1000 ? text.slice(11, 19) : text.slice(11, 23);
-}
-
 export function Chart({ data, choose }) {
   const box = useRef(null);
   const [drag, setDrag] = useState(null);
   const [hovered, hover] = useState(null);
+  const [marked, mark] = useState(null); // where a stretch that is chosen with keys begins
   const start = Number(BigInt(data.start) / 1000n) / 1000;
   const end = Number(BigInt(data.end) / 1000n) / 1000;
   const first = Number(BigInt(data.first) / 1000n) / 1000;
@@ -81,34 +63,44 @@ export function Chart({ data, choose }) {
     setDrag(null);
     if (x(high) - x(low) >= 6) choose(nanos(low), nanos(high));
   };
+  const key = (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -width, End: width }[event.key];
+    if (by) {
+      const next = Math.min(width - 1, Math.max(0, (hovered ?? (by < 0 ? width : -1)) + by));
+      mark(event.shiftKey ? marked ?? hovered ?? next : null);
+      hover(next);
+    } else if (event.key === "Enter" && hovered !== null) {
+      const [low, high] = [Math.min(hovered, marked ?? hovered), Math.max(hovered, marked ?? hovered) + 1];
+      choose(nanos(Math.max(start, first + low * step)), nanos(Math.min(end, first + high * step)));
+    } else if (event.key !== "Escape" || hovered === null) return;
+    else {
+      hover(null);
+      mark(null);
+    }
+    event.preventDefault();
+  };
   const told = hovered === null ? null : data.levels.filter((one) => one.counts[hovered]).map((one) => `${one.level} ${number(one.counts[hovered])}`);
+  const chosen = drag ? [x(drag.from), x(drag.to)].sort((one, other) => one - other)
+    : hovered === null ? null : [x(first + Math.min(hovered, marked ?? hovered) * step), x(first + (Math.max(hovered, marked ?? hovered) + 1) * step)];
+  const sentence = hovered === null
+    ? `${plural(data.total, "record")} in steps of ${span(step)}, times in UTC. Drag to choose a stretch.`
+    : `${instant(nanos(first + hovered * step))}: ${told.join(", ") || "none"}`;
   return html`
     <figure class="chart">
-      <svg ref=${box} viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img"
-        aria-label=${`${plural(data.total, "record")} along time: ${data.levels.map((one) => `${one.level} ${number(sum(one.counts))}`).join(", ") || "none"}`}
-        onPointerDown=${down} onPointerMove=${move} onPointerUp=${up} onPointerCancel=${() => setDrag(null)} onPointerLeave=${() => hover(null)}>
+      <svg ref=${box} viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" tabindex="0" role="slider" aria-valuemin="0" aria-valuemax=${Math.max(1, width - 1)}
+        aria-valuenow=${hovered ?? 0} aria-valuetext=${sentence} aria-label=${`${plural(data.total, "record")} along time: ${data.levels.map((one) => `${one.level} ${number(sum(one.counts))}`).join(", ") || "none"}`}
+        onPointerDown=${down} onPointerMove=${move} onPointerUp=${up} onPointerCancel=${() => setDrag(null)} onPointerLeave=${() => { hover(null); mark(null); }}
+        onKeyDown=${key} onBlur=${() => { hover(null); mark(null); }}>
         <path class="axis" d=${`M${LEFT} ${y(0)}H${WIDTH}M${LEFT} ${y(top)}H${WIDTH}${found.map((one) => `M${x(one).toFixed(1)} 0V${y(0)}`).join("")}`} />
         ${bars}
-        ${drag && html`<rect class="brush" x=${Math.min(x(drag.from), x(drag.to))} y="0" width=${Math.abs(x(drag.to) - x(drag.from))} height=${y(0)} />`}
+        ${chosen && html`<rect class="brush" x=${Math.max(LEFT, chosen[0])} y="0" width=${Math.max(0, Math.min(WIDTH, chosen[1]) - Math.max(LEFT, chosen[0]))} height=${y(0)} />`}
       </svg>
       <div class="chart-marks" aria-hidden="true">
         <span style="left:0;top:0">${number(top)}</span><span style=${`left:0;top:${((HEIGHT - BOTTOM) / HEIGHT) * 100 - 12}%`}>0</span>
         ${found.map((one) => html`<span key=${one} class="tick" style=${`left:${x(one) / 10}%;bottom:0`}>${label(one, apart)}</span>`)}
       </div>
-      <figcaption class="dim">${hovered === null
-        ? `${plural(data.total, "record")} in steps of ${span(step)}, times in UTC. Drag to choose a stretch.`
-        : `${instant(nanos(first + hovered * step))}: ${told.join(", ") || "none"}`}</figcaption>
+      <figcaption class="dim">${sentence}</figcaption>
     </figure>`;
 }
 
 const sum = (counts) => counts.reduce((all, one) => all + one, 0);
-
-// Milliseconds with a part, as Unix nanoseconds in text.
-export const nanos = (millis) => String(BigInt(Math.round(millis * 1000)) * 1000n);
-
-export function span(millis) {
-  for (const [unit, length] of [["d", 864e5], ["h", 36e5], ["min", 6e4], ["s", 1000], ["ms", 1], ["µs", 0.001]]) {
-    if (millis >= length) return `${+(millis / length).toFixed(2)} ${unit}`;
-  }
-  return `${Math.round(millis * 1e6)} ns`;
-}

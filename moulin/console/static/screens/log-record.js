@@ -44,9 +44,9 @@ export function RecordDialog({ record, table, onClose, onTerm }) {
         </p>
         ${maps.map((name) => html`<h3 key=${name}>${name.replace("_", " ")}</h3>
           <dl class="facts">${Object.entries(data.fields[name]).map(([key, value]) => html`
-            <div key=${key}><dt>${plain(key)}</dt><dd>${cell(value)}</dd>
-              ${onTerm && name !== "scope_attributes" && typeof value === "string" && html`<button class="small" aria-label=${`Search for ${plain(key)} as here`}
-                onClick=${() => onTerm(term((name === "resource" ? "resource." : "") + key, value), key)}>Search</button>`}</div>`)}</dl>`)}
+            <div key=${key}><dt>${plain(key)}</dt><dd>${cell(value)}
+              ${onTerm && name !== "scope_attributes" && typeof value === "string" && html` <button class="small" aria-label=${`Search for ${plain(key)} as here`}
+                onClick=${() => onTerm(term((name === "resource" ? "resource." : "") + key, value), key)}>Search</button>`}</dd></div>`)}</dl>`)}
         <h3>columns</h3>
         <dl class="facts">${pairs.map(([key, value]) => html`<div key=${key}><dt>${plain(key)}</dt><dd>${cell(value)}</dd></div>`)}</dl>`}
       <div class="bar"><h3>what happened around it</h3>
@@ -55,7 +55,7 @@ export function RecordDialog({ record, table, onClose, onTerm }) {
       ${around.data && html`<ol class="context">
         ${[...around.data.after, shown, ...around.data.before].map((one) => html`
           <li key=${one.id} aria-current=${one.id === shown.id ? "true" : null}>
-            <button class="plain" onClick=${() => show(one)}>${instant(one.time).slice(11)}</button>
+            <button class="plain" onClick=${() => show(one)}>${instant(one.time).slice(11)}</button>${" "}
             <${Level} level=${one.level} /> <span class="dim">${plain(one.service ?? "")}</span> <span class="mono">${plain(one.body ?? "")}</span></li>`)}
       </ol>`}
     <//>`;

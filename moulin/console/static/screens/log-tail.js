@@ -5,9 +5,10 @@ import { forget, query } from "../api.js";
 
 const MOST = 2000;
 const AGAIN = 2000;
+const NOTHING = { items: [], held: 0, skipped: 0, lost: false, problem: null, opened: false };
 
 export function useTail(values, isOn, isPaused) {
-  const [found, set] = useState({ items: [], held: 0, skipped: 0, lost: false, problem: null });
+  const [found, set] = useState(NOTHING);
   const held = useRef([]);
   const paused = useRef(isPaused);
   const key = query(values);
@@ -23,13 +24,13 @@ export function useTail(values, isOn, isPaused) {
   useEffect(() => {
     if (!isOn) return undefined;
     held.current = [];
-    set({ items: [], held: 0, skipped: 0, lost: false, problem: null });
+    set(NOTHING);
     let last = null;
     let source = null;
     let timer = 0;
     const open = () => {
       source = new EventSource("/api/v1/logs/tail" + query({ ...values, since: last }));
-      source.onopen = () => set((old) => (old.problem ? { ...old, problem: null } : old));
+      source.onopen = () => set((old) => ({ ...old, problem: null, opened: true }));
       source.addEventListener("beat", (event) => { last = event.lastEventId; });
       source.addEventListener("records", (event) => {
         last = event.lastEventId;

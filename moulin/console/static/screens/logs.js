@@ -13,8 +13,8 @@ const PAGE = 200;
 const EMPTY = { items: [], next: null, rows: null, chart: null, facets: null, error: null, busy: true };
 
 const columns = (open) => [
-  { name: "time", width: "15em", show: (row) => html`<button class="plain mono" onClick=${() => open(row)} aria-label=${`Open the record of ${instant(row.time)}`}>${instant(row.time)}</button>` },
-  { name: "level", width: "6em", show: (row) => html`<${Level} level=${row.level} />` },
+  { name: "time", width: "16.5em", show: (row) => html`<button class="plain mono" onClick=${() => open(row)} aria-label=${`Open the record of ${instant(row.time)}`}>${instant(row.time)}</button>` },
+  { name: "level", width: "7em", show: (row) => html`<${Level} level=${row.level} />` },
   { name: "service", width: "10em", show: (row) => html`<span class="cell">${plain(row.service ?? "")}</span>` },
   { name: "body", show: (row) => html`<span class="cell mono wide" title=${plain(row.body ?? "")}>${plain(row.body ?? "")}</span>` },
   { name: "trace", width: "8em", show: (row) => (row.trace_id ? html`<a class="mono" href=${`#/traces/${encodeURIComponent(row.trace_id)}/${row.time}`} aria-label=${`Trace ${plain(row.trace_id)}`}>${plain(row.trace_id.slice(0, 8))}</a>` : "") },
@@ -86,7 +86,7 @@ function Explorer({ tables, rest }) {
           ${!RANGES.some(([, seconds]) => String(seconds) === range) && range !== "own" && html`<option value=${range}>last ${number(range)} s</option>`}
           ${RANGES.map(([name, seconds]) => html`<option key=${seconds} value=${String(seconds)}>last ${name}</option>`)}</select></label>
       <button class="main">Search</button>
-      <button type="button" aria-pressed=${live} onClick=${() => { setLive(!live); pause(false); setScrolled(false); }}>${live ? "Stop the tail" : "Live tail"}</button>
+      <button type="button" aria-pressed=${live} onClick=${() => { ask({}); setLive(!live); pause(false); setScrolled(false); }}>${live ? "Stop the tail" : "Live tail"}</button>
     </form>
     <${Problem} error=${found.error} />
     ${live ? html`<${Tail} tail=${tail} paused=${paused} pause=${pause} open=${open} scrolled=${scrolled} onScroll=${setScrolled} />` : html`
@@ -98,11 +98,11 @@ function Explorer({ tables, rest }) {
       </section>`}
       <div class="with-facets">
         <${Facets} facets=${found.facets} add=${add} fields=${fields} setFields=${setFields} />
-        <section aria-label="Records">
+        <div>
           <h2>Newest first ${found.rows && html`<span class="dim">${instant(found.rows.start)} to ${instant(found.rows.end)}</span>`}</h2>
           ${found.items.length === 0 && found.busy ? html`<${Waiting} />`
-            : html`<${Grid} label="Records" columns=${columns(open)} rows=${found.items} onEnd=${found.more} tall=${620} empty="Nothing was found in this range." />`}
-        </section>
+            : html`<${Grid} label="Records" columns=${columns(open)} rows=${found.items} onEnd=${found.more} tall=${620} fixed empty="Nothing was found in this range." />`}
+        </div>
       </div>`}
     ${opened && html`<${RecordDialog} key=${opened.id} record=${opened} table=${asked.table} onClose=${() => open(null)}
       onTerm=${(one, key) => { open(null); setFields((old) => (old.includes(key) ? old : [...old, key].slice(-8))); add(one); }} />`}`;
@@ -119,7 +119,7 @@ function Tail({ tail, paused, pause, open, scrolled, onScroll }) {
     ${tail.lost && html`<p class="notice">Some records were committed and trimmed before they could be shown; a search has them.</p>`}
     <${Problem} error=${tail.problem} />
     <div onScrollCapture=${(event) => onScroll(event.target.scrollTop > 40)}>
-      <${Grid} label="Records as they come" columns=${columns(open)} rows=${tail.items} tall=${720} empty="Nothing has come yet." /></div>`;
+      <${Grid} label="Records as they come" columns=${columns(open)} rows=${tail.items} tall=${720} fixed empty=${tail.opened ? "Nothing has come yet." : "The tail is being opened …"} /></div>`;
 }
 
 function Facets({ facets, add, fields, setFields }) {

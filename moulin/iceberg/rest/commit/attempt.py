@@ -34,6 +34,7 @@ from moulin.iceberg.rest.errors import CommitStateUnknown, commit_failed
 from moulin.iceberg.rest.tables import already_exists
 from moulin.lake import Lake
 from moulin.model.entities import TableState
+from moulin.model.names import full_name
 from moulin.model.operations import DataOperation, Operation, RegionUse, SetProperties
 from moulin.model.tags import VERIFIED
 from moulin.storage import paths
@@ -55,7 +56,7 @@ class TableRequest:
 
     @property
     def full_name(self) -> str:
-        return f"{self.database}.{self.name}"
+        return full_name(self.database, self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit.attempt import Attempt, Beside, TableRequest
 from moulin.iceberg.rest.commit.updates import read_updates
 from moulin.iceberg.rest.errors import CommitStateUnknown
-from moulin.iceberg.rest.requests import Body, LakeOf, field
+from moulin.iceberg.rest.requests import Body, LakeOf, database, field
 from moulin.iceberg.rest.tables import identifier, loaded
 from moulin.iceberg.rest.turns import in_turn
 from moulin.lake import Lake
@@ -41,7 +41,7 @@ async def commit_table(
     request: Request, lake: LakeOf, namespace: str, table: str, body: Body, key: IdempotencyKey = None
 ) -> Response:
     run = partial(_commit_table, lake, namespace, table, body, key)
-    return await in_turn(request, lake, [(namespace, table)], run)
+    return await in_turn(request, lake, [(database(namespace), table)], run)
 
 
 def _commit_table(lake: Lake, namespace: str, table: str, body: Json, key: str | None) -> Response:

@@ -161,7 +161,7 @@ class Intake(Arrivals):
         live = self.context.catalog.segments_by_number(self.state.id, numbers, self.state.version)
         found = {segment.facts.path for segment in live.values()}
         if lost := wanted.keys() - found:
-            raise InvalidInput(f"{wanted[min(lost)]} is no live data file of the table.")
+            raise InvalidInput(f"{wanted[min(lost)]} is not a live data file of the table.")
         return {number: segment for number, segment in live.items() if segment.facts.path in wanted}
 
     def _numbers(self, wanted: Sequence[str]) -> set[int]:

@@ -38,7 +38,7 @@ from moulin.model.ids import new_id
 from moulin.model.layout.partition import FIRST_FIELD_ID
 from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.layout.sort_order import SortOrder
-from moulin.model.names import check_name
+from moulin.model.names import check_name, full_name
 from moulin.model.operations import Restore
 from moulin.model.schema.values import Schema
 from moulin.storage import paths
@@ -81,7 +81,7 @@ def _bring_back(lake: Lake, database: str, name: str, table_id: Any, version: in
     except NotFound:
         entry = None
     if entry is not None:
-        raise AlreadyExists(f"This is table {entry.database}.{entry.name} of the lake: rename it instead.")
+        raise AlreadyExists(f"This is table {full_name(entry.database, entry.name)} of the lake: rename it instead.")
     mine = {found.id for found in lake.databases(include_dropped=True)}
     for one in catalog.tombstones():
         if one.kind == "table" and one.id == table_id and one.database_id in mine:
@@ -148,7 +148,7 @@ def _folder(lake: Lake, metadata: TableMetadata) -> str:
     """The folder of a foreign table; it is not that of the lake itself, nor of one of its tables."""
     folder = path_in_lake(lake, metadata.location.rstrip("/"))
     if not folder or folder.split("/")[0] in (paths.tables_prefix(), paths.lake_manifests_prefix()):
-        raise InvalidInput(f"{metadata.location} is no folder of a table of its own.")
+        raise InvalidInput(f"{metadata.location} is not a folder that belongs to one table.")
     return folder
 
 

@@ -36,7 +36,7 @@ def check(requirements: Sequence[Any], metadata: Json | None, name: str) -> None
     for one in requirements:
         kind = field(one, "type", str) if isinstance(one, dict) else None
         if kind not in _KNOWN:
-            raise InvalidInput(f"{kind!r} is no requirement that this catalog knows.")
+            raise InvalidInput(f"{kind!r} is not a requirement that this catalog knows.")
     if metadata is None and not asks_for_create(requirements):
         raise missing("Table", name)
     for one in requirements:

@@ -201,7 +201,7 @@ def _spec_text(field: PartitionField, schema: Schema) -> str:
     name = schema.find_column_name(field.source_id)
     if name is None:
         raise InvalidInput(
-            f"Partition field {field.name!r} rests on a column with id {field.source_id}: there is none."
+            f"Partition field {field.name!r} uses a column with id {field.source_id}, which does not exist."
         )
     return call_text(field.transform, name)
 
@@ -241,7 +241,7 @@ def new_order(wanted: SortOrder, given: Schema, schema: Schema) -> SortOrder:
     for one in wanted.fields:
         name = given.find_column_name(one.source_id)
         if name is None:
-            raise InvalidInput(f"The sort order rests on a column with id {one.source_id}: there is none.")
+            raise InvalidInput(f"The sort order uses a column with id {one.source_id}, which does not exist.")
         fields.append(replace(one, source_id=schema.find_field(name).field_id))
     return SortOrder(*fields, order_id=1)
 
@@ -254,7 +254,7 @@ def sort_texts(order: SortOrder, schema: Schema) -> tuple[str, ...]:
 def _sort_text(field: SortField, schema: Schema) -> str:
     name = schema.find_column_name(field.source_id)
     if name is None:
-        raise InvalidInput(f"The sort order rests on a column with id {field.source_id}: there is none.")
+        raise InvalidInput(f"The sort order uses a column with id {field.source_id}, which does not exist.")
     nulls = "first" if field.null_order is NullOrder.NULLS_FIRST else "last"
     return f"{call_text(field.transform, name)} {field.direction.value} nulls {nulls}"
 

@@ -86,7 +86,7 @@ def read_updates(updates: Sequence[Any]) -> Wanted:
         if action in _NOT_KEPT:
             raise Unsupported(f"Update {action!r} is not taken: this catalog keeps no such thing for engines.")
         if action not in _READERS:
-            raise InvalidInput(f"{action!r} is no update of a table that this catalog knows.")
+            raise InvalidInput(f"{action!r} is not an update of tables that this catalog knows.")
         _READERS[action](wanted, update)
     wanted.set = checked_properties(wanted.set)
     wanted.removed = [key for key in wanted.removed if key not in _DERIVED]

@@ -93,7 +93,7 @@ class _Reader:
         try:
             field = self._schema.find_field(name, case_sensitive=False)
         except ValueError:
-            raise InvalidInput(f"The filter names a column {str(name)[:200]!r}: there is none.") from None
+            raise InvalidInput(f"The filter names a column {str(name)[:200]!r}, which does not exist.") from None
         if not isinstance(field.field_type, PrimitiveType):
             return self._unknown
         column = column_with_id(self._schema, field.field_id)
@@ -103,7 +103,7 @@ class _Reader:
             found = is_null(column)
             return found if (kind == "is-null") is not negated else complement(found)
         if kind not in _KINDS:
-            raise InvalidInput(f"{kind!r} is no expression that this catalog knows.")
+            raise InvalidInput(f"{kind!r} is not an expression that this catalog knows.")
         if column is None:
             return self._unknown
         try:

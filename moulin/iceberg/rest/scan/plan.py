@@ -202,7 +202,7 @@ def _check_columns(state: TableState, names: Sequence[str]) -> None:
         try:
             state.schema.find_field(name, case_sensitive=False)
         except ValueError:
-            raise InvalidInput(f"The scan selects a column {name!r}: there is none.") from None
+            raise InvalidInput(f"The scan selects a column {name!r}, which does not exist.") from None
 
 
 def _snapshot(lake: Lake, state: TableState, snapshot_id: int | None) -> tuple[TableState, Projection | None]:

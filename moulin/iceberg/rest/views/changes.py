@@ -27,7 +27,7 @@ from moulin.iceberg.rest.views.views import find
 from moulin.lake import Lake
 from moulin.model import view_history
 from moulin.model.entities import View, ViewHistory, ViewQuery
-from moulin.model.names import check_name
+from moulin.model.names import check_name, full_name
 from moulin.model.schema.values import Schema
 from moulin.table.commit.retry import back_off, retry
 
@@ -106,8 +106,8 @@ def _replaced(lake: Lake, namespace: str, name: str, body: Json) -> View:
         return view
     if view.query is None and changed.history.current_id == history.current_id:
         raise Unsupported(
-            f"View {view.database}.{view.name} is a union of tables, and has no properties, location or versions: "
-            "replace it by a query."
+            f"View {full_name(view.database, view.name)} is a union of tables, and has no properties, location or "
+            "versions: replace it by a query."
         )
     query, description = _query(changed.history, changed.properties)
     expected = 0 if view.query is None else view.query.version
@@ -140,11 +140,11 @@ def _read_file(lake: Lake, where: str) -> tuple[ViewHistory, dict[str, str]]:
     except NotFound:
         raise InvalidInput(f"{path} is not there.") from None
     except (ValueError, RecursionError):
-        raise InvalidInput(f"{path} is no metadata of a view.") from None
+        raise InvalidInput(f"{path} is not metadata of a view.") from None
     try:
         return _read_document(document)
     except (InvalidInput, RestError, AttributeError, TypeError, ValueError):
-        raise InvalidInput(f"{path} is no metadata of a view of format version {FORMAT_VERSION}.") from None
+        raise InvalidInput(f"{path} is not metadata of a view of format version {FORMAT_VERSION}.") from None
 
 
 def _read_document(document: Json) -> tuple[ViewHistory, dict[str, str]]:

@@ -39,7 +39,7 @@ def check_requirements(requirements: Sequence[Any], uuid: str) -> None:
     for one in requirements:
         kind = field(one, "type", str) if isinstance(one, dict) else None
         if kind != "assert-view-uuid":
-            raise InvalidInput(f"{kind!r:.100} is no requirement that this catalog knows of a view.")
+            raise InvalidInput(f"{kind!r:.100} is not a requirement of views that this catalog knows.")
         if (expected := field(one, "uuid", str).lower()) != uuid:
             raise commit_failed(f"Requirement failed: view UUID does not match: expected {uuid} != {expected}")
 
@@ -51,7 +51,7 @@ def apply(updates: Sequence[Any], view: Changed) -> None:
         kind = field(one, "action", str) if isinstance(one, dict) else None
         update = _UPDATES.get(kind or "")
         if update is None:
-            raise InvalidInput(f"{kind!r:.100} is no update that this catalog knows of a view.")
+            raise InvalidInput(f"{kind!r:.100} is not an update of views that this catalog knows.")
         update(view, one)
     after = view.history.current
     if after.version_id != before.version_id:

@@ -8,12 +8,12 @@ from fastapi.responses import JSONResponse, Response
 from moulin.errors import AlreadyExists, InvalidInput, NotFound
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.errors import missing
-from moulin.iceberg.rest.requests import Body, LakeOf, PageSize, PageToken, database, page
+from moulin.iceberg.rest.requests import Body, LakeOf, PageSize, PageToken, database, levels, page
 from moulin.iceberg.rest.tables import already_exists, identifier
 from moulin.iceberg.rest.views.documents import loaded
 from moulin.lake import Lake
 from moulin.model.entities import View
-from moulin.model.names import check_name
+from moulin.model.names import check_name, full_name
 
 router = APIRouter()
 
@@ -22,7 +22,7 @@ router = APIRouter()
 def list_views(lake: LakeOf, namespace: str, token: PageToken = None, size: PageSize = None) -> Response:
     name = namespaces.find(lake, namespace).name
     names, following = page(sorted(view.name for view in lake.views(name)), token, size)
-    found = [{"namespace": [name], "name": view} for view in names]
+    found = [{"namespace": levels(namespace), "name": view} for view in names]
     return JSONResponse({"identifiers": found, "next-page-token": following})
 
 
@@ -40,7 +40,7 @@ def view_exists(lake: LakeOf, namespace: str, view: str) -> Response:
 @router.delete("/namespaces/{namespace}/views/{view}")
 def drop_view(lake: LakeOf, namespace: str, view: str) -> Response:
     found = find(lake, namespace, view)
-    lake.drop_view(f"{found.database}.{found.name}")
+    lake.drop_view(full_name(found.database, found.name))
     return Response(status_code=204)
 
 
@@ -50,7 +50,7 @@ def rename_view(lake: LakeOf, body: Body) -> Response:
     found = find(lake, old_database, old)
     namespaces.find(lake, new_database)
     try:
-        lake.rename_view(f"{found.database}.{found.name}", f"{new_database}.{check_name(new, 'view')}")
+        lake.rename_view(full_name(found.database, found.name), full_name(new_database, check_name(new, "view")))
     except AlreadyExists as error:
         raise already_exists(lake, "View", new_database, new, source=f"{old_database}.{old}") from error
     return Response(status_code=204)

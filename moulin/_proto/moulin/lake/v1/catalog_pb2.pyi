@@ -7,6 +7,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class EraseRowsRequest(_message.Message):
+    __slots__ = ("table_id", "where")
+    TABLE_ID_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    table_id: str
+    where: str
+    def __init__(self, table_id: _Optional[str] = ..., where: _Optional[str] = ...) -> None: ...
+
+class EraseRowsResponse(_message.Message):
+    __slots__ = ("report_json",)
+    REPORT_JSON_FIELD_NUMBER: _ClassVar[int]
+    report_json: str
+    def __init__(self, report_json: _Optional[str] = ...) -> None: ...
+
 class GetLakeRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

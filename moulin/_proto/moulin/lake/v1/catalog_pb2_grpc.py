@@ -371,6 +371,11 @@ class CatalogServiceStub:
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetRegionEpochRequest.SerializeToString,
                 response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetRegionEpochResponse.FromString,
                 _registered_method=True)
+        self.EraseRows = channel.unary_unary(
+                '/moulin.lake.v1.CatalogService/EraseRows',
+                request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.EraseRowsRequest.SerializeToString,
+                response_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.EraseRowsResponse.FromString,
+                _registered_method=True)
         self.ReleaseRegion = channel.unary_unary(
                 '/moulin.lake.v1.CatalogService/ReleaseRegion',
                 request_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.ReleaseRegionRequest.SerializeToString,
@@ -863,6 +868,14 @@ class CatalogServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def EraseRows(self, request, context):
+        """Erases rows from every version of a table and of those that share its segments, where the catalog is. Regions that
+        the caller holds must be released before. The same call again completes one that was cut off.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReleaseRegion(self, request, context):
         """Says that the log of a region holds nothing that is not in segments; does nothing under an older epoch.
         """
@@ -1265,6 +1278,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.GetRegionEpoch,
                     request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetRegionEpochRequest.FromString,
                     response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.GetRegionEpochResponse.SerializeToString,
+            ),
+            'EraseRows': grpc.unary_unary_rpc_method_handler(
+                    servicer.EraseRows,
+                    request_deserializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.EraseRowsRequest.FromString,
+                    response_serializer=moulin_dot_lake_dot_v1_dot_catalog__pb2.EraseRowsResponse.SerializeToString,
             ),
             'ReleaseRegion': grpc.unary_unary_rpc_method_handler(
                     servicer.ReleaseRegion,
@@ -3219,6 +3237,33 @@ class CatalogService:
             '/moulin.lake.v1.CatalogService/GetRegionEpoch',
             moulin_dot_lake_dot_v1_dot_catalog__pb2.GetRegionEpochRequest.SerializeToString,
             moulin_dot_lake_dot_v1_dot_catalog__pb2.GetRegionEpochResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EraseRows(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/moulin.lake.v1.CatalogService/EraseRows',
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.EraseRowsRequest.SerializeToString,
+            moulin_dot_lake_dot_v1_dot_catalog__pb2.EraseRowsResponse.FromString,
             options,
             channel_credentials,
             insecure,

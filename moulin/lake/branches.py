@@ -1,0 +1,237 @@
+"""LakeBranches: the part of `Lake` that makes, opens, compares, publishes and drops branches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Self
+
+from moulin.catalog.backend import CatalogBackend
+from moulin.errors import FailedPrecondition, MoulinError, NotFound
+from moulin.lake.queries import LakeQueries
+from moulin.model.entities import Branch
+from moulin.model.names import AT
+from moulin.storage.address import with_branch
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from moulin.table.branch_diff import BranchDiff
+    from moulin.table.publishing import Publication
+    from moulin.table.trial import Expectations, Trial
+
+
+class LakeBranches(LakeQueries):
+    """Branches of the lake. A branch is a lake, too."""
+
+    def branch(
+        self,
+        name: str,
+        *,
+        at: int | str | datetime | None = None,
+        expires: str | float | timedelta | None = None,
+        tables: Sequence[str] | None = None,
+    ) -> Self:
+        """Begin a branch: a lake of its own over all tables, or over some, as they are now or were `at` a version.
+
+        No row is copied. What is written to the branch is seen on it alone, until `publish` brings it to main.
+        `expires`, seconds or text such as "7d", says when clean-up drops it.
+
+        >>> test = lake.branch("test", expires="7d")
+        >>> test.table("shop.orders").append([{"id": 2, "customer": "bob", "amount": 4.0}]).rows_added
+        1
+        >>> lake.table("shop.orders").count()
+        1
+        >>> lake.drop_branch("test").name
+        'test'
+        """
+        from moulin.table.branching import seconds_of, version_of
+
+        catalog = self._main_catalog()
+        only = None if tables is None else [self._resolve(table) for table in tables]
+        if at is None and self.on_branch is None:
+            self.flush()  # a branch has what was put before it
+        version = None if at is None else version_of(catalog, at)
+        catalog.create_branch(name, version=version, expires_in=seconds_of(expires), only=only)
+        return self.open_branch(name)
+
+    def open_branch(self, name: str) -> Self:
+        """A branch that exists, as a lake. It ends with this one.
+
+        >>> _ = lake.branch("test")
+        >>> lake.open_branch("test").table("shop.orders").count()
+        1
+        """
+        from moulin.catalog.on_branch import branch_catalog
+
+        try:
+            catalog = branch_catalog(self._main_catalog(), name)
+        except NotFound:
+            self._forget_branch(name)
+            raise
+        with self._lock:
+            found = self._branches.get(name)
+            if found is None or found._closed:
+                makers = self._make_spark, self._make_exporter, self._make_duck
+                found = self._branches[name] = type(self)(catalog, self.store, with_branch(self.uri, name), *makers)
+                found.on_branch = name
+            return found
+
+    def _forget_branch(self, name: str) -> None:
+        """Let go of a branch that somebody else dropped. What was put and not flushed stays in its logs."""
+        with self._lock:
+            gone = self._branches.pop(name, None)
+        if gone is not None:
+            with suppress(MoulinError):
+                gone.close()
+
+    def branch_alone(self, name: str) -> Self:
+        """A branch as `moulin.connect` returns it: with it, this lake is closed. A missing one closes it at once."""
+        try:
+            found = self.open_branch(name)
+        except BaseException:
+            self.close()
+            raise
+        found._opened_by = self
+        return found
+
+    def branches(self, *, include_dropped: bool = False) -> list[Branch]:
+        """The branches of the lake, dropped ones included if asked for.
+
+        >>> _ = lake.branch("test")
+        >>> [branch.name for branch in lake.branches()]
+        ['test']
+        """
+        return self._open_catalog().branches(include_dropped=include_dropped)
+
+    def diff(self) -> BranchDiff:
+        """What this branch did since it began: tables that came, went, got another name, or have other rows or columns.
+
+        Tables that nobody opened on the branch cost nothing. Rows are counted and read when they are asked for.
+
+        >>> test = lake.branch("test")
+        >>> _ = test.table("shop.orders").append([{"id": 1, "customer": "ann", "amount": 9.5}])
+        >>> [(table.name, table.kind, table.inserted) for table in test.diff()]
+        [('shop.orders', 'changed', 1)]
+        >>> _ = lake.drop_branch("test")
+        """
+        from moulin.table.branch_diff import diff
+
+        if self.on_branch is None:
+            raise FailedPrecondition(
+                "Main has no beginning to compare with: ask a branch, lake.open_branch(name).diff()."
+            )
+        self.flush()
+        return diff(self.context, self.on_branch)
+
+    def publish(self, name: str, *, dry_run: bool = False) -> Publication:
+        """Bring what a branch did to main: one version for all tables, or nothing. Then the branch is dropped.
+
+        Rows, columns, properties, new and dropped tables, names and views come along. Changes of different rows never
+        conflict. A row, key, column or name that both sides changed raises Conflict, which names it and both versions,
+        and nothing is changed. A `dry_run` raises or returns the same and changes nothing.
+
+        >>> test = lake.branch("test")
+        >>> _ = test.table("shop.orders").append([{"id": 7, "customer": "eve", "amount": 1.5}])
+        >>> done = lake.publish("test")
+        >>> [(table.name, table.inserted) for table in done.tables]
+        [('shop.orders', 1)]
+        """
+        from moulin.table.publishing import publish
+
+        self._open_catalog()
+        if self.on_branch is not None:
+            raise FailedPrecondition("A branch is published from main: lake.publish(name).")
+        branch = self.open_branch(name)
+        done = publish(self.context, branch.context, name, dry_run=dry_run)
+        if not dry_run:
+            self._branches.pop(name, None)
+            branch.close()
+        return done
+
+    def trial(
+        self,
+        name: str,
+        *,
+        at: int | str | datetime | None = None,
+        expires: str | float | timedelta | None = "1d",
+        tables: Sequence[str] | None = None,
+    ) -> Trial:
+        """A branch for the time of a `with` block, published at its end if everything holds that was expected of it.
+
+        Else the branch is dropped, and FailedPrecondition names what does not hold. After an exception in the block, or
+        a Conflict with main, it is dropped, too. `expires` counts if the process dies within the block.
+
+        >>> with lake.trial("load") as test:
+        ...     _ = test.table("shop.orders").append([{"id": 8, "customer": "bob", "amount": 2.0}])
+        ...     test.expect("select count(*) > 0 from shop.orders")
+        """
+        from moulin.table.trial import Trial
+
+        def begin(expected: Expectations) -> LakeBranches:
+            branch = self.branch(name, at=at, expires=expires, tables=tables)
+            branch._expected = expected
+            return branch
+
+        return Trial(name, begin, lambda: self.publish(name), lambda: self.drop_branch(name))
+
+    def expect(self, condition: object, message: str | None = None) -> None:
+        """Say what must hold of this trial when its `with` block ends, or it is not published.
+
+        `condition` is a query all of whose values must be true, a function that is called with the branch, or a truth.
+        A query runs in DuckDB where that is installed, else in Spark. `message` names it in the error.
+
+        >>> with lake.trial("load") as test:
+        ...     test.expect("select min(amount) > 0 from shop.orders", "amounts are positive")
+        """
+        if self._expected is None:
+            raise FailedPrecondition("Only a trial expects something: with lake.trial(name) as branch.")
+        self._expected.add(condition, message, self, self._holds)
+
+    def _holds(self, text: str) -> bool:
+        """Whether a query gives only true values."""
+        from moulin.table.trial import holds
+
+        if self._make_duck is not None and find_spec("duckdb") is not None:
+            return holds(self.duckdb().execute(text).fetchall())
+        return holds(self.sql(text).collect())
+
+    def drop_branch(self, name: str) -> Branch:
+        """Drop a branch with all that was written to it. It can be brought back until its grace window ends.
+
+        >>> _ = lake.branch("test")
+        >>> lake.drop_branch("test").name
+        'test'
+        """
+        catalog = self._main_catalog()
+        if (opened := self._branches.pop(name, None)) is not None:
+            opened.close()  # first: what was put is in storage when the branch comes back
+        return catalog.drop_branch(name)
+
+    def resurrect_branch(self, name: str) -> Self:
+        """Bring back a dropped branch, until its grace window ends, and return it as a lake.
+
+        >>> _ = lake.branch("test")
+        >>> _ = lake.drop_branch("test")
+        >>> lake.resurrect_branch("test").table("shop.orders").count()
+        1
+        """
+        self._main_catalog().resurrect_branch(name)
+        return self.open_branch(name)
+
+    def _main_catalog(self) -> CatalogBackend:
+        """The catalog, for what only main does."""
+        if self.on_branch is not None:
+            raise FailedPrecondition(
+                f"This lake is the branch {self.on_branch!r}: make, open and drop branches on the lake itself."
+            )
+        return self._open_catalog()
+
+    def _home(self, database: str) -> Self:
+        """The lake that holds the tables of a database in this process: this one, or the branch that it names."""
+        _, at, branch = database.rpartition(AT)
+        return self.open_branch(branch) if at and self.on_branch is None else self
+
+
+__all__ = ["LakeBranches"]

@@ -1,0 +1,129 @@
+"""LakeQueries: the part of `Lake` that runs SQL, on Spark and in DuckDB, and changes several tables at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from moulin.deprecation import warn_renamed
+from moulin.errors import FailedPrecondition
+from moulin.lake.handle import LakeHandle
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyspark.sql import DataFrame, SparkSession
+
+    from moulin.table.ports import Spark
+    from moulin.table.transaction import Transaction
+
+
+class LakeQueries(LakeHandle):
+    """Statements over all tables of the lake."""
+
+    def transaction(self) -> Transaction:
+        """Changes of several tables as one version.
+
+        >>> _ = lake.create_table("shop.log", [("what", "string")])
+        >>> with lake.transaction() as tx:
+        ...     _ = tx.table("shop.orders").delete_where("id = 1")
+        ...     _ = tx.table("shop.log").append([{"what": "order 1 was deleted"}])
+        >>> lake.table("shop.orders").version == lake.table("shop.log").version
+        True
+        """
+        if self.read_only:
+            raise FailedPrecondition(f"The lake in {self.store.uri} was opened read-only: write through its catalog.")
+        self._open_catalog()
+        from moulin.table.transaction import Transaction
+
+        return Transaction(self.context, self._resolve)
+
+    def sql(
+        self,
+        text: str,
+        args: Mapping[str, Any] | Sequence[Any] | None = None,
+        *,
+        fresh: bool = True,
+        safe: bool = False,
+    ) -> DataFrame:
+        """Run a statement in Spark SQL over the tables and views of the lake, and return its result as a DataFrame.
+
+        A query returns its rows. INSERT, UPDATE, DELETE, MERGE and TRUNCATE run at once, are one version each, and
+        return one row with the number of rows that they changed.
+
+        `database.table` and `moulin.database.table` name tables of the lake, and mean what they would mean in Spark.
+        Names of one part are Spark's temporary views. `args` are the values of parameters: a dict for `:name`, a list
+        for `?`. With `fresh`, the result includes records that were acknowledged but not yet committed.
+
+        With `safe`, the text may come from someone who is trusted with the tables of the lake and with nothing else:
+        it names lake tables alone, and cannot run programs or see files, views, settings or the environment. What is
+        not known to be harmless raises PermissionDenied. How long it runs and how much it returns is not limited.
+
+        >>> lake.sql("select customer, amount * 2 as twice from shop.orders where id = :id", {"id": 1}).collect()
+        [Row(customer='ann', twice=19.0)]
+        >>> lake.sql("update shop.orders set amount = 10 where id = 1").first()["num_updated_rows"]
+        1
+        """
+        self._open_catalog()
+        return self.context.spark().sql(text, args, fresh=fresh, safe=safe)
+
+    def spark(self) -> SparkSession:
+        """The Spark session with the lake attached: `spark.sql`, `spark.table` and writers know the lake's tables.
+
+        What was put so far is committed first, so that Spark sees it.
+
+        >>> spark = lake.spark()
+        >>> spark.table("shop.orders").count()
+        1
+        """
+        self._open_catalog()
+        session = self.context.spark().attached()
+        self._flush()
+        return session
+
+    def duckdb(
+        self, connection: DuckDBPyConnection | None = None, *, branches: Collection[str] = ()
+    ) -> DuckDBPyConnection:
+        """A DuckDB connection in which every table and view of the lake is a view, `database.table`: SQL without Java.
+
+        It shows the version of this call, with what was put so far, until `lake.duckdb(connection)` brings it to the
+        newest one. `moulin_table('shop.orders', version := 12)` is a table as it was, and so is `as_of := '2026-01-31
+        12:00'`. A statement opens the files that the catalog says may match its constants; after `SET VARIABLE
+        moulin_pruning = false`, all. The connection changes no table of the lake; what it creates is its own. It keeps
+        the versions that it shows from clean-up, and ends with the lake. Tables of `branches` are there as
+        "shop@exp".orders, and moulin_table('shop.orders@exp') is one of any branch. Its SQL may read files and call
+        home as this process may: do not run what a stranger wrote. Needs the extra `duckdb`.
+
+        >>> lake.duckdb().sql("select customer, amount from shop.orders").fetchall()
+        [('ann', 9.5)]
+        """
+        self._open_catalog()
+        with self._lock:
+            if self._duck is None:
+                if self._make_duck is None:
+                    raise FailedPrecondition("This lake was opened without DuckDB; open it with moulin.connect.")
+                self._duck = self._make_duck(self)
+        return self._duck.connect(connection, branches)
+
+    def attach(self, spark: SparkSession) -> SparkSession:
+        """The same Spark session as one that knows the tables of this lake; the session that was given stays as it is.
+
+        `spark.sql`, `spark.table`, `spark.read.table` and `spark.catalog` find `database.table` in the lake when it has
+        the database, and writers of DataFrames that came from this session (`writeTo`, `saveAsTable`, `insertInto`)
+        write there. All other names are Spark's own.
+
+        >>> from pyspark.sql import SparkSession
+        >>> spark = lake.attach(SparkSession.getActiveSession())
+        >>> spark.sql("select sum(amount) as total from shop.orders").first()["total"]
+        9.5
+        """
+        self._open_catalog()
+        return self.context.spark().attached(spark)
+
+    def engine(self) -> Spark:
+        """Deprecated: use `sql` and `spark`."""
+        warn_renamed("Lake.engine()", "Lake.spark() and Lake.sql()")
+        self._open_catalog()
+        return self.context.spark()
+
+
+__all__ = ["LakeQueries"]
