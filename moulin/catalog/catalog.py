@@ -208,6 +208,11 @@ class Catalog:
         with self.pool.read() as connection:
             return branches.changed(connection, name)
 
+    def foreseen_by_publish(self, name: str, given: Sequence[TablePublication]) -> dict[UUID, TableState]:
+        """What a publish makes of the settings of main's tables, by their ids."""
+        with self.pool.read() as connection:
+            return publishing.foreseen_states(connection, name, given)
+
     def publish_branch(
         self,
         name: str,

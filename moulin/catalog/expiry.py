@@ -3,6 +3,8 @@
 What only forgotten rows named goes to the trash; bytes are deleted later, by upkeep/sweep.py.
 """
 
+# Decisions: docs/decisions/0632
+
 from __future__ import annotations
 
 import math
@@ -22,7 +24,7 @@ from moulin.catalog.sql.pool import chunks
 from moulin.catalog.streams import tokens
 from moulin.catalog.tasks import merge_tasks
 from moulin.model.names import full_name
-from moulin.model.tags import MAX_SNAPSHOT_AGE, kept_for
+from moulin.model.tags import MAX_SNAPSHOT_AGE, ExpiredSnapshots, kept_for
 from moulin.storage import paths
 
 KEEP_PROPERTY = "moulin.history-keep-seconds"
@@ -68,6 +70,9 @@ def oldest_kept(
     kept = connection.execute(
         before.order_by(v.c.timestamp_ns.desc(), v.c.version.desc()).limit(1)
     ).scalar_one_or_none()
+    expired = ExpiredSnapshots.of(row.properties).before
+    if expired and KEEP_PROPERTY not in row.properties:  # whoever set that says how long versions are kept
+        kept = max(kept or 0, expired)
     pinned = connection.execute(
         sa.select(sa.func.min(s.pins.c.version)).where(s.pins.c.table_id == row.id, s.pins.c.expires_at > now)
     ).scalar_one()

@@ -32,6 +32,7 @@ from moulin.console.api import (
 )
 from moulin.console.api.requests import OPEN, ROLE, Console, NotModified, Readers
 from moulin.console.jaeger import app as jaeger
+from moulin.console.loki import app as loki
 from moulin.errors import InvalidInput, MoulinError, NotFound, PermissionDenied, Unsupported
 from moulin.ingest.flow import FlowWatch
 from moulin.network.answers import answer, answer_with
@@ -164,4 +165,5 @@ def mount(app: FastAPI, readers: Readers | None = None) -> None:
     state.rules.extend(rules())
     app.mount(PREFIX, build(console))
     app.mount(jaeger.PREFIX, jaeger.build(console))
+    app.mount(loki.PREFIX, loki.build(console))
     assets.mount(app)

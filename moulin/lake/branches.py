@@ -35,7 +35,7 @@ class LakeBranches(LakeQueries):
     ) -> Self:
         """Begin a branch: a lake of its own over all tables, or over some, as they are now or were `at` a version.
 
-        No row is copied. What is written to the branch is seen on it alone, until `publish` brings it to main.
+        No row is copied. Writes to the branch are seen on it alone, until `publish` brings them to main.
         `expires`, seconds or text such as "7d", says when clean-up drops it.
 
         >>> test = lake.branch("test", expires="7d")
@@ -57,7 +57,7 @@ class LakeBranches(LakeQueries):
         return self.open_branch(name)
 
     def open_branch(self, name: str) -> Self:
-        """A branch that exists, as a lake. It ends with this one.
+        """Open an existing branch as a lake. It closes with this lake.
 
         >>> _ = lake.branch("test")
         >>> lake.open_branch("test").table("shop.orders").count()
@@ -106,9 +106,9 @@ class LakeBranches(LakeQueries):
         return self._open_catalog().branches(include_dropped=include_dropped)
 
     def diff(self) -> BranchDiff:
-        """What this branch did since it began: tables that came, went, got another name, or have other rows or columns.
+        """Compare the branch with its beginning: tables made, dropped, renamed, or with other rows or columns.
 
-        Tables that nobody opened on the branch cost nothing. Rows are counted and read when they are asked for.
+        Tables that were never opened on the branch cost nothing. Rows are counted and read on demand.
 
         >>> test = lake.branch("test")
         >>> _ = test.table("shop.orders").append([{"id": 1, "customer": "ann", "amount": 9.5}])
@@ -126,11 +126,11 @@ class LakeBranches(LakeQueries):
         return diff(self.context, self.on_branch)
 
     def publish(self, name: str, *, dry_run: bool = False) -> Publication:
-        """Bring what a branch did to main: one version for all tables, or nothing. Then the branch is dropped.
+        """Apply all changes of a branch to main, in one version or not at all. Then the branch is dropped.
 
-        Rows, columns, properties, new and dropped tables, names and views come along. Changes of different rows never
-        conflict. A row, key, column or name that both sides changed raises Conflict, which names it and both versions,
-        and nothing is changed. A `dry_run` raises or returns the same and changes nothing.
+        That includes rows, columns, properties, new and dropped tables, names and views. Changes of different rows
+        never conflict. A row, key, column or name that both sides changed raises Conflict, which names it and both
+        versions, and nothing is changed. A `dry_run` raises or returns the same and changes nothing.
 
         >>> test = lake.branch("test")
         >>> _ = test.table("shop.orders").append([{"id": 7, "customer": "eve", "amount": 1.5}])
@@ -158,10 +158,10 @@ class LakeBranches(LakeQueries):
         expires: str | float | timedelta | None = "1d",
         tables: Sequence[str] | None = None,
     ) -> Trial:
-        """A branch for the time of a `with` block, published at its end if everything holds that was expected of it.
+        """Begin a branch that is published when its `with` block ends, if every expectation holds.
 
-        Else the branch is dropped, and FailedPrecondition names what does not hold. After an exception in the block, or
-        a Conflict with main, it is dropped, too. `expires` counts if the process dies within the block.
+        Otherwise the branch is dropped, and FailedPrecondition names the expectations that failed. An exception in the
+        block, or a Conflict with main, drops it, too. If the process dies, the branch is dropped after `expires`.
 
         >>> with lake.trial("load") as test:
         ...     _ = test.table("shop.orders").append([{"id": 8, "customer": "bob", "amount": 2.0}])
@@ -177,9 +177,9 @@ class LakeBranches(LakeQueries):
         return Trial(name, begin, lambda: self.publish(name), lambda: self.drop_branch(name))
 
     def expect(self, condition: object, message: str | None = None) -> None:
-        """Say what must hold of this trial when its `with` block ends, or it is not published.
+        """Publish this trial only if a condition holds when its `with` block ends.
 
-        `condition` is a query all of whose values must be true, a function that is called with the branch, or a truth.
+        `condition` is a query all of whose values must be true, a function that is called with the branch, or a bool.
         A query runs in DuckDB where that is installed, else in Spark. `message` names it in the error.
 
         >>> with lake.trial("load") as test:
@@ -198,7 +198,7 @@ class LakeBranches(LakeQueries):
         return holds(self.sql(text).collect())
 
     def drop_branch(self, name: str) -> Branch:
-        """Drop a branch with all that was written to it. It can be brought back until its grace window ends.
+        """Drop a branch and everything that was written to it. It can be brought back until its grace window ends.
 
         >>> _ = lake.branch("test")
         >>> lake.drop_branch("test").name

@@ -52,7 +52,7 @@ class LakeHandle:
         self._lock = threading.Lock()  # for `_closed` and `_context`
 
     def refresh(self) -> int:
-        """The version that reads see from now on. Only a replica has to ask: it follows what was published since.
+        """Show the newest version, and return it. Only a replica needs this: other lakes always show the newest one.
 
         >>> lake.refresh() == lake.version
         True
@@ -62,8 +62,8 @@ class LakeHandle:
     def write_manifests(self, *tables: str) -> int:
         """Write full manifests of tables as they are now, or of every table and of the lake; returns their version.
 
-        A recovery or a replica begins with the newest full manifests, and reads fewer deltas after this. Manifests are
-        written by themselves when chains of deltas grow long; nothing needs this call.
+        A recovery or a replica begins with the newest full manifests, and reads fewer deltas after this. The lake
+        writes them by itself when chains of deltas grow long, so you never need this call.
 
         >>> lake.write_manifests("shop.orders") == lake.version
         True
@@ -104,9 +104,9 @@ class LakeHandle:
         return self._open_catalog().ingest
 
     def flush(self) -> None:
-        """Commit what was put into keyed tables and what others left in their logs, so that other engines see it.
+        """Commit rows that were put into keyed tables or left in logs by dead writers, so that other engines see them.
 
-        A table that cannot be flushed stops no other: all are flushed, and then the first error is raised.
+        All tables are flushed, even if one fails; then the first error is raised.
 
         >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
         >>> users.put({"name": "ann", "age": 41})
@@ -126,7 +126,7 @@ class LakeHandle:
         return flush_keyed(self.context)
 
     def close(self) -> None:
-        """Flush keyed tables, publish what waits and let go of the catalog. The Spark session, if any, goes on.
+        """Flush keyed tables, write waiting manifests and close the catalog. A Spark session stays open.
 
         >>> lake.close()
         >>> lake.version

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Lake(LakeViews):
     """One catalog and one storage root. Safe to use from several threads; several processes may open the same lake.
 
-    What works on rows, Arrow above all, is loaded with the first table: opening a lake loads the catalog only.
+    Opening a lake loads the catalog only. The first table loads Arrow and the rest.
     """
 
     @classmethod

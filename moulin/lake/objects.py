@@ -55,7 +55,7 @@ class LakeObjects(LakeBranches):
         return self._open_catalog().rename_database(name, check_name(new_name, "database"))
 
     def preview_drop_database(self, name: str) -> DropPreview:
-        """What a drop with `cascade` would take, without doing anything.
+        """List what a drop with `cascade` would drop, without dropping it.
 
         >>> [table.name for table in lake.preview_drop_database("shop").tables]
         ['orders']
@@ -63,7 +63,7 @@ class LakeObjects(LakeBranches):
         return self._open_catalog().preview_drop_database(name)
 
     def drop_database(self, name: str, *, cascade: bool = False, immediate: bool = False) -> Database:
-        """Drop a database: an empty one, or with `cascade` all that is in it.
+        """Drop a database: an empty one, or with `cascade` one with everything in it.
 
         It can be brought back until its grace window ends, unless it is dropped `immediate`ly.
 
@@ -91,8 +91,8 @@ class LakeObjects(LakeBranches):
     def add_base(self, uri: str | Path, *, name: str) -> BasePath:
         """Register a root beside the lake's own: a folder, or an object store such as s3://archive/lake.
 
-        Files below it can be adopted, and segments moved there. Its storage options are never kept with the lake: they
-        are `base_options` of `moulin.connect`, or MOULIN_BASE_OPTIONS in the environment.
+        Files below it can be adopted, and segments moved there. Its storage options are never stored in the lake: pass
+        them as `base_options` of `moulin.connect`, or MOULIN_BASE_OPTIONS in the environment.
 
         >>> import os
         >>> os.mkdir("archive")
@@ -114,7 +114,7 @@ class LakeObjects(LakeBranches):
         return self._open_catalog().bases()
 
     def drop_base(self, name: str) -> BasePath:
-        """Forget a root. Refused while a version that is kept has a file below it. No file is deleted.
+        """Forget a root. Refused while a kept version has a file below it. No file is deleted.
 
         >>> import os
         >>> os.mkdir("archive")
@@ -184,11 +184,11 @@ class LakeObjects(LakeBranches):
     def clone_table(
         self, source: str | Table, name: str, *, at: int | str | datetime | None = None, copy: bool = False
     ) -> Table:
-        """Make a table of the rows, columns and settings that another one has now, or `at` a version, tag or time.
+        """Make a table with the rows, columns and settings that another one has now, or `at` a version, tag or time.
 
-        No row is copied: the clone reads the files of its source, which stay as long as it needs them, and what is
-        written to either goes into files of its own. With `copy` the rows are written anew; then the source may be a
-        table of another lake.
+        No row is copied: the clone reads the files of its source, which are kept for as long as it needs them. Each
+        table writes its own files from then on. With `copy` the rows are copied; then the source may be a table of
+        another lake.
 
         >>> clone = lake.clone_table("shop.orders", "shop.orders_test")
         >>> clone.delete_where("id = 1").rows_deleted, lake.table("shop.orders").count()
@@ -210,7 +210,7 @@ class LakeObjects(LakeBranches):
         partition_by: Sequence[str] | None = None,
         primary_key: Sequence[str] = (),
     ) -> Table:
-        """Make a table of a foreign one where it lies: its files are adopted, and no byte is copied.
+        """Make a table of a foreign one in place: its files are adopted, and no byte is copied.
 
         `source` is the folder of an Iceberg table (or a metadata.json), of a Delta table, or a folder of Parquet files,
         whose paths may name values (`day=2026-01-01/`). Its newest version is taken; `format`, "iceberg", "delta" or
@@ -232,7 +232,7 @@ class LakeObjects(LakeBranches):
         return self._table(import_table(self.context, source, database, table, **options).id)
 
     def table(self, name: str, *, read_only: bool = False) -> Table:
-        """A table. One opened `read_only` shows the version of now until its `refresh` is called.
+        """Open a table. With `read_only` it shows the present version until `refresh` is called.
 
         "shop.orders@test" is the table shop.orders of the branch test.
 

@@ -21,7 +21,7 @@ class LakeQueries(LakeHandle):
     """Statements over all tables of the lake."""
 
     def transaction(self) -> Transaction:
-        """Changes of several tables as one version.
+        """Begin a transaction: its changes of several tables become one version when its `with` block ends.
 
         >>> _ = lake.create_table("shop.log", [("what", "string")])
         >>> with lake.transaction() as tx:
@@ -54,9 +54,10 @@ class LakeQueries(LakeHandle):
         Names of one part are Spark's temporary views. `args` are the values of parameters: a dict for `:name`, a list
         for `?`. With `fresh`, the result includes records that were acknowledged but not yet committed.
 
-        With `safe`, the text may come from someone who is trusted with the tables of the lake and with nothing else:
-        it names lake tables alone, and cannot run programs or see files, views, settings or the environment. What is
-        not known to be harmless raises PermissionDenied. How long it runs and how much it returns is not limited.
+        With `safe`, the text may come from someone who is trusted with the tables of the lake and nothing else. It
+        names lake tables alone, and cannot run programs or see files, temporary views, settings or the environment.
+        Everything that is not on the list of harmless constructs raises PermissionDenied. Time and rows are not
+        limited.
 
         >>> lake.sql("select customer, amount * 2 as twice from shop.orders where id = :id", {"id": 1}).collect()
         [Row(customer='ann', twice=19.0)]
@@ -69,7 +70,7 @@ class LakeQueries(LakeHandle):
     def spark(self) -> SparkSession:
         """The Spark session with the lake attached: `spark.sql`, `spark.table` and writers know the lake's tables.
 
-        What was put so far is committed first, so that Spark sees it.
+        Rows that were put are committed first, so that Spark sees them.
 
         >>> spark = lake.spark()
         >>> spark.table("shop.orders").count()
@@ -85,13 +86,13 @@ class LakeQueries(LakeHandle):
     ) -> DuckDBPyConnection:
         """A DuckDB connection in which every table and view of the lake is a view, `database.table`: SQL without Java.
 
-        It shows the version of this call, with what was put so far, until `lake.duckdb(connection)` brings it to the
-        newest one. `moulin_table('shop.orders', version := 12)` is a table as it was, and so is `as_of := '2026-01-31
-        12:00'`. A statement opens the files that the catalog says may match its constants; after `SET VARIABLE
-        moulin_pruning = false`, all. The connection changes no table of the lake; what it creates is its own. It keeps
-        the versions that it shows from clean-up, and ends with the lake. Tables of `branches` are there as
-        "shop@exp".orders, and moulin_table('shop.orders@exp') is one of any branch. Its SQL may read files and call
-        home as this process may: do not run what a stranger wrote. Needs the extra `duckdb`.
+        It shows the version of this call, and rows that were put before, until `lake.duckdb(connection)` brings it to
+        the newest one. `moulin_table('shop.orders', version := 12)` is a table as it was, and so is `as_of :=
+        '2026-01-31 12:00'`. A statement opens the files that the catalog says may match its constants; after `SET
+        VARIABLE moulin_pruning = false`, all. The connection cannot change tables of the lake; tables that it creates
+        are its own. The versions that it shows are kept while it is open, and it closes with the lake. Tables of
+        `branches` are there as "shop@exp".orders, and moulin_table('shop.orders@exp') is one of any branch. Its SQL has
+        the rights of this process, files and network included: do not run SQL of strangers. Needs the extra `duckdb`.
 
         >>> lake.duckdb().sql("select customer, amount from shop.orders").fetchall()
         [('ann', 9.5)]
@@ -105,7 +106,7 @@ class LakeQueries(LakeHandle):
         return self._duck.connect(connection, branches)
 
     def attach(self, spark: SparkSession) -> SparkSession:
-        """The same Spark session as one that knows the tables of this lake; the session that was given stays as it is.
+        """Return a session like `spark` that also knows the tables of this lake. `spark` itself is not changed.
 
         `spark.sql`, `spark.table`, `spark.read.table` and `spark.catalog` find `database.table` in the lake when it has
         the database, and writers of DataFrames that came from this session (`writeTo`, `saveAsTable`, `insertInto`)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from moulin.model.branch_ids import next_schema_id
 from moulin.model.entities import TableState
 from moulin.model.schema.change import SchemaChange
 from moulin.model.schema.evolution import apply_changes
@@ -26,7 +27,7 @@ def altered(state: TableState, changes: Sequence[SchemaChange]) -> TableState:
         state.schema,
         state.last_column_id,
         changes,
-        schema_id=max(state.schemas) + 1,
+        schema_id=next_schema_id(state.schemas, state.last_column_id),
         in_use=in_use,
         partition_names=[f.name for f in state.spec.fields],
         partition_sources=[f.source_id for spec in state.specs.values() for f in spec.fields],

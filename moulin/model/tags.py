@@ -34,7 +34,15 @@ QUARANTINE_PREFIX: Final = "moulin.quarantine."
 """Of files that proved other than a manifest said: behind it is the number of the segment, and the value says why."""
 VERIFIED: Final = "moulin.verified-version"
 """Up to which version every file that was taken at its manifest's word has been read since."""
+EXPIRED_PREFIX: Final = "moulin.expired-"
+EXPIRED_BEFORE: Final = EXPIRED_PREFIX + "before"
+"""The version before which clean-up need not keep any: an engine expired the snapshots of all of them."""
+EXPIRED_SNAPSHOTS: Final = EXPIRED_PREFIX + "snapshots"
+"""Ids of snapshots of later versions that an engine expired, with commas: they are no longer shown."""
+LOCATION: Final = "moulin.location"
+"""Where engines put files of a table, as one spelled it, when that is not the table's own folder."""
 _INTERNAL = (
+    EXPIRED_PREFIX,
     REF_PREFIX,
     STATISTICS_PREFIX,
     PARTITION_STATISTICS_PREFIX,
@@ -76,7 +84,7 @@ def check_ref_name(name: object) -> str:
 
 def is_internal(key: str) -> bool:
     """Whether a property is none that users see."""
-    return key == VERIFIED or key.startswith(_INTERNAL)
+    return key in (VERIFIED, LOCATION) or key.startswith(_INTERNAL)
 
 
 def quarantined(properties: Mapping[str, str]) -> dict[int, str]:
@@ -86,9 +94,31 @@ def quarantined(properties: Mapping[str, str]) -> dict[int, str]:
     return {int(number): why for number, why in found.items() if number.isdecimal()}
 
 
-def in_quarantine(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties that say which files are in quarantine: a clone has these files, too."""
-    return {key: why for key, why in properties.items() if key.startswith(QUARANTINE_PREFIX)}
+def trust_marks(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties that say which files were read, and which are in quarantine: whoever gets the files gets them."""
+    return {key: text for key, text in properties.items() if key == VERIFIED or key.startswith(QUARANTINE_PREFIX)}
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredSnapshots:
+    """Snapshots that engines expired: those of versions before one, and some by their ids."""
+
+    before: int = 0
+    ids: frozenset[int] = frozenset()
+
+    @staticmethod
+    def of(properties: Mapping[str, Any]) -> ExpiredSnapshots:
+        before, ids = (str(properties.get(key, "")) for key in (EXPIRED_BEFORE, EXPIRED_SNAPSHOTS))
+        numbers = frozenset(int(one) for one in ids.split(",") if one.isdecimal())
+        return ExpiredSnapshots(int(before) if before.isdecimal() else 0, numbers)
+
+    def has(self, snapshot_id: int, version: int) -> bool:
+        """Whether the snapshot of a version is one of them."""
+        return version < self.before or snapshot_id in self.ids
+
+    def properties(self) -> dict[str, str]:
+        ids = ",".join(map(str, sorted(self.ids)))
+        return {EXPIRED_BEFORE: str(self.before), **({EXPIRED_SNAPSHOTS: ids} if ids else {})}
 
 
 def shown(properties: Mapping[str, str]) -> dict[str, str]:
@@ -135,7 +165,10 @@ def statistics_of(properties: Mapping[str, Any], prefix: str = STATISTICS_PREFIX
 
 __all__ = [
     "BRANCH",
+    "EXPIRED_BEFORE",
+    "EXPIRED_SNAPSHOTS",
     "EXPIRE_PREFIX",
+    "LOCATION",
     "MAIN",
     "MAX_REF_AGE",
     "MAX_SNAPSHOT_AGE",
@@ -149,7 +182,6 @@ __all__ = [
     "VERIFIED",
     "Ref",
     "check_ref_name",
-    "in_quarantine",
     "is_internal",
     "kept_for",
     "quarantined",
@@ -157,4 +189,5 @@ __all__ = [
     "refs_of",
     "shown",
     "statistics_of",
+    "trust_marks",
 ]

@@ -79,7 +79,8 @@ _ENGINE_FILE = re.compile(rf"tables/{_UUID}/(?:data|metadata)/.+", re.DOTALL)
 _SEGMENT_FOLDER = re.compile(rf"(?:.*/)?_moulin_segment={_NUMBER}/[^/]+", re.DOTALL)
 _TEMPORARY = re.compile(r"(?:.*/)?\.[^/]+\.[0-9a-f]{16}\.tmp", re.DOTALL)
 _BASE = re.compile(rf"bases/{_UUID}/(.+)", re.DOTALL)
-_MOVED = re.compile(rf"bases/{_UUID}/moulin/{_UUID}/(tables/.+)", re.DOTALL)
+_MOVED_FOLDER = "moulin"
+_MOVED = re.compile(rf"bases/{_UUID}/{_MOVED_FOLDER}/{_UUID}/(tables/.+)", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
@@ -292,7 +293,7 @@ def base_path(base_id: UUID, path: str) -> str:
 
 def moved_prefix(base_id: UUID, lake_id: UUID) -> str:
     """The folder below a base path in which a lake keeps segments of its own."""
-    return f"{bases_prefix()}/{_checked_uuid(base_id)}/moulin/{_checked_uuid(lake_id)}"
+    return f"{bases_prefix()}/{_checked_uuid(base_id)}/{_MOVED_FOLDER}/{_checked_uuid(lake_id)}"
 
 
 def temporary(path: str, token: str) -> str:
@@ -430,6 +431,12 @@ def parse_moved(path: str) -> tuple[UUID, UUID, str] | None:
     """Base path and lake of a file that a lake keeps below a base path, and the path it would have in the lake."""
     match = _MOVED.fullmatch(path) if path.startswith("bases/") else None
     return (UUID(match[1]), UUID(match[2]), match[3]) if match else None
+
+
+def is_in_moved_folder(path: str) -> bool:
+    """Whether an address lies in the folder below a base path in which lakes keep segments of their own."""
+    found = parse_base_path(path)
+    return found is not None and found[1].partition("/")[0] == _MOVED_FOLDER
 
 
 def is_adopted(path: str) -> bool:

@@ -24,7 +24,8 @@ class TableDiff:
     """One table of a branch that is not as it was when the branch began.
 
     `kind` is created, dropped, renamed or changed; `before` is the old name of a renamed one. `schema` has a line for
-    each change of columns, partitioning and order, `properties` the old and the new value of each that changed.
+    each change of columns, partitioning, order and indexes; `properties` has the old and the new value of each that
+    changed.
     `inserted`, `updated` and `deleted` count rows, when they are first asked for; `rows` has the rows themselves.
     """
 
@@ -98,7 +99,7 @@ def table_diff(context: Context, table: BranchTable) -> TableDiff:
     return TableDiff(
         table.after,
         *head,
-        schema_changes(then, now),
+        (*schema_changes(then, now), *(f"create index {one.name}" for one in context.catalog.indexes(now.id))),
         property_changes(then, now),
         lambda: Feed(context, now, table.since, net=True),
     )

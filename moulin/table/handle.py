@@ -85,7 +85,7 @@ class TableHandle:
         return shown(self._state().properties)
 
     def state(self, version: int | None = None) -> TableState:
-        """Everything the catalog knows of the table but its segments, at `version` or now.
+        """What the catalog knows about the table at `version` or now, except its segments.
 
         >>> lake.table("shop.orders").state().full_name
         'shop.orders'
@@ -93,9 +93,9 @@ class TableHandle:
         return self._state(version)
 
     def refresh(self) -> int:
-        """The version of the lake that reads see from now on. Only a table opened read-only needs it to see newer ones.
+        """Show the newest version, and return it. Only a table opened read-only needs this.
 
-        Reads under way go on with the version they began with.
+        Running reads keep the version with which they began.
 
         >>> shown = lake.table("shop.orders", read_only=True)
         >>> _ = lake.table("shop.orders").delete_where("id = 1")
@@ -111,9 +111,9 @@ class TableHandle:
         return self._fix() if self._read_only else self._context.catalog.table_by_id(self.id).version
 
     def settle(self) -> None:
-        """Commit what was left in logs, so that the newest version has it; nothing where this may not be written.
+        """Commit rows in logs of dead writers, so that the newest version has them. Does nothing on a read-only table.
 
-        Unavailable while another process holds such a log and flushes nothing of it.
+        Raises Unavailable while another process holds such a log and does not flush it.
 
         >>> lake.table("shop.orders").settle()
         """

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ from moulin.model.facts import SegmentFacts
 from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.layout.sort_rows import sort_indices
 from moulin.model.operations import Kind, RegionUse, Upsert
-from moulin.model.publication import merge_settings, schema_changes
+from moulin.model.publication import foreseen, merge_settings, schema_changes
 from moulin.model.schema.arrow import ROW_ID, lineage_fields
 from moulin.model.where import parse_where
 from moulin.table.branch_diff import CHANGED, CREATED, RENAMED, TableDiff, property_changes, table_diff
@@ -34,6 +34,7 @@ from moulin.table.commit.change import DataChange
 from moulin.table.commit.retry import retry
 from moulin.table.compact.compaction import fold
 from moulin.table.context import Context
+from moulin.table.index.index import update_indexes
 from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.keyed.tables import keyed_table
 from moulin.table.properties import effective
@@ -63,11 +64,21 @@ class Publication:
 def publish(context: Context, branch_context: Context, branch: str, *, dry_run: bool) -> Publication:
     """Publish a branch; see `Lake.publish`. `context` is main's."""
 
+    indexed: set[UUID] = set()
+
     def run() -> Publication:
         with ExitStack() as held:
-            return _Publish(context, branch_context, branch, held).run(dry_run=dry_run)
+            one = _Publish(context, branch_context, branch, held)
+            done = one.run(dry_run=dry_run)
+            indexed.update(one.indexed)
+            return done
 
-    return retry(context.config.commit_attempts, run, _may_help)
+    done = retry(context.config.commit_attempts, run, _may_help)
+    if not dry_run:
+        for table_id in indexed:
+            with suppress(MoulinError):  # it is published: the next change of the table covers what this left out
+                update_indexes(context, context.catalog.table_by_id(table_id))
+    return done
 
 
 def _may_help(error: MoulinError) -> bool:
@@ -80,6 +91,7 @@ class _Publish:
     def __init__(self, context: Context, branch_context: Context, branch: str, held: ExitStack) -> None:
         self._context, self._branch_context, self._held = context, branch_context, held
         self._catalog, self._branch = context.catalog, context.catalog.branch(branch)
+        self.indexed: set[UUID] = set()  # tables of main that may get indexes of the branch
 
     def run(self, *, dry_run: bool) -> Publication:
         name = self._branch.name
@@ -93,6 +105,7 @@ class _Publish:
                 for table in found
                 if table.wrote and table.source_id is not None and table.after is not None
             ]
+            self.indexed = {part.commit.table_id for part in parts if self._catalog.indexes(part.own_id)}
             done = self._catalog.publish_branch(name, parts, dry_run=dry_run)
         diffs = (
             (table_diff(self._branch_context, table) for table in found) if dry_run else self._done(found, done.version)
@@ -156,16 +169,8 @@ class _Publish:
         own, then = self._catalog.table_by_id(table.own_id), self._catalog.table_by_id(main.id, began)
         merged = merge_settings(main.full_name, self._branch.name, then, main, own)
         self._refuse_replaced(table, main)
-        foreseen = replace(
-            main,
-            schemas={**own.schemas, **main.schemas},
-            schema_id=main.schema_id if merged.schema_id is None else merged.schema_id,
-            specs={**own.specs, **main.specs},
-            spec_id=main.spec_id if merged.spec_id is None else merged.spec_id,
-            sort_orders={**own.sort_orders, **main.sort_orders},
-            sort_order_id=main.sort_order_id if merged.sort_order_id is None else merged.sort_order_id,
-        )
-        return self._compared(table, then, own, main, foreseen, commit, dry_run=dry_run)
+        state = foreseen(main, own, merged)
+        return self._compared(table, then, own, main, state, commit, dry_run=dry_run)
 
     def _regions_differ(self, main_id: UUID, own_id: UUID) -> bool:
         """Whether a region has different numbers on the two sides, so that segments of the branch name a wrong one."""
@@ -194,7 +199,7 @@ class _Publish:
         then: TableState,
         own: TableState,
         main: TableState,
-        foreseen: TableState,
+        becomes: TableState,
         commit: TableCommit,
         *,
         dry_run: bool,
@@ -214,7 +219,7 @@ class _Publish:
         if dry_run:
             return TablePublication(table.own_id, table.head, commit, moved=True)
         taken, again = both.adoptable(regions)
-        added = self._written(foreseen, sides[0], again) if again else ()
+        added = self._written(becomes, sides[0], again) if again else ()
         change = DataChange(
             main.id,
             main.version,

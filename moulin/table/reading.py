@@ -90,11 +90,11 @@ class TableReading(TableHandle):
         reverse: bool = False,
         ordered: bool = False,
     ) -> Scan:
-        """Rows of the newest version, or of `version`; read when the result is asked for them.
+        """Rows of the newest version, or of `version`. Nothing is read before a method of the result is called.
 
-        On a keyed table also what was put and is in no version yet. There, `start` (inclusive) and `end` (exclusive)
-        are keys or their first columns, and `prefix` is the first columns of the keys wanted. Rows come in key order
-        when one of them, `reverse` or `ordered` is given.
+        Of a keyed table, rows that were put and not flushed are included. There, `start` (inclusive) and `end`
+        (exclusive) are keys or their first columns, and `prefix` is the first columns of the keys wanted. Rows come in
+        key order when one of them, `reverse` or `ordered` is given.
 
         `order_by` sorts by a column or several: `"ts desc"`, `["region", "ts desc"]`. Nulls come first where a column
         ascends and last where it descends, and NaN is greater than every number. With `limit`, segments that can hold
@@ -125,7 +125,7 @@ class TableReading(TableHandle):
             return snapshot.scan(columns, where, limit, **options)
 
     def head(self, rows: int = 10) -> pa.Table:
-        """Some of the rows, `rows` at most: those that are found first.
+        """Some rows, at most `rows`: those that are found first.
 
         >>> lake.table("shop.orders").head(2).column_names
         ['id', 'customer', 'amount']
@@ -196,10 +196,10 @@ class TableReading(TableHandle):
         return polars.scan_pyarrow_dataset(self.dataset())
 
     def take(self, row_ids: Any, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of these `_row_id`s, in the order asked for, an id that comes twice twice.
+        """The rows with these `_row_id`s, in the order and as often as asked.
 
-        Ids of rows that were deleted or never were are left out: name `_row_id` in `columns` to see which came. What
-        was put into a keyed table is flushed first. Only segments and row groups that may hold a row are read.
+        Ids of deleted and unknown rows are left out; name `_row_id` in `columns` to see which were found. Rows that
+        were put into a keyed table are flushed first. Only segments and row groups that may hold a row are read.
 
         >>> orders = lake.table("shop.orders")
         >>> (row_id,) = orders.scan(["_row_id"]).to_arrow()["_row_id"].to_pylist()

@@ -44,10 +44,10 @@ class TableSettings(TableHandle):
     ) -> Outcome:
         """Add a column; rows that lack it, old and new, read as `default`.
 
-        With `from_sql`, an expression in the grammar of `update` over the other columns, all rows that there are get
-        their value: only the new column is written, beside the segments. Until all have it, the column is pending: it
-        reads as null and cannot be written. Reads, writes and compactions go on meanwhile. A call that was killed goes
-        on when it is made again.
+        With `from_sql`, an expression in the grammar of `update` over the other columns, all existing rows get
+        their value. Only the new column is written, in files beside the segments. Until all rows have it, the column is
+        pending: it reads as null and cannot be written. Reads, writes and compactions go on. Repeat a call that was
+        killed to resume it.
 
             orders.add_column("total", "double", from_sql="price * qty")
 
@@ -99,14 +99,16 @@ class TableSettings(TableHandle):
             return add_from_function(self._context, self._writable, self._keyed(), source, read, batch, schema)
         return add_from_rows(self._context, self._writable, self._keyed(), source, on)
 
-    def recompute_column(self, name: str, *, from_sql: str | None = None) -> Outcome:
-        """Give all rows a new value of a column that was added with values: of `from_sql`, or of its expression again.
+    def recompute_column(self, name: str, *, from_sql: str | None = None, unreported: bool = False) -> Outcome:
+        """Give all rows a new value of a column: of `from_sql`, or again of the expression that it was added with.
 
         Only the column is written, beside the segments. Until all rows have their new value the old ones are read and
         rows can be written as before; then the new ones take their place, in one version, for rows that came meanwhile,
-        too. As with `add_column(from_sql=...)`, no row is marked as updated and the change feed is silent: so a column
-        that was not added with values is changed by `update`. The expression may name the column itself. A call that
-        was killed goes on when it is made again. Indexes of the column are dropped.
+        too. As with `add_column(from_sql=...)`, no row is marked as updated and the change feed is silent. For a column
+        that was not added with values, whose changes readers of the feed follow, that takes `unreported=True`; `update`
+        reports each row. The expression may name the column itself. A call that was killed goes on when it is made
+        again. Indexes of the column are dropped. Columns of the key, the partitioning, the sort order and the event
+        time, and those that are NOT NULL, are refused.
 
             orders.recompute_column("total", from_sql="price * qty * 1.19")
 
@@ -119,7 +121,7 @@ class TableSettings(TableHandle):
         from moulin.table.fill.adding import compute_again
 
         self._writable()
-        return compute_again(self._context, self._writable, self._keyed(), name, from_sql)
+        return compute_again(self._context, self._writable, self._keyed(), name, from_sql, unreported=unreported)
 
     def rename_column(self, name: str, new_name: str) -> Outcome:
         """Give a column another name. No row is written.
@@ -193,7 +195,7 @@ class TableSettings(TableHandle):
         return self._alter(SetNullable(name))
 
     def set_required(self, name: str) -> Outcome:
-        """Let a column be null no more. FailedPrecondition when a row of the newest version has a null in it.
+        """Make a column required. FailedPrecondition if a row of the newest version has a null in it.
 
         Older versions keep their nulls. Writers that were prepared before and bring a null get a Conflict.
 
@@ -205,7 +207,7 @@ class TableSettings(TableHandle):
         return self._alter(SetRequired(name))
 
     def set_doc(self, name: str, doc: str | None) -> Outcome:
-        """Comment on a column; None takes the comment away.
+        """Set the comment of a column; None removes it.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.set_doc("amount", "gross, in euro")
@@ -215,7 +217,7 @@ class TableSettings(TableHandle):
         return self._alter(SetDoc(name, doc))
 
     def set_default(self, name: str, default: Any) -> Outcome:
-        """What rows get that are written without the column from now on; None for null. Older rows stay as they are.
+        """Set the default of a column for rows that are written from now on. Older rows stay as they are.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.set_default("amount", 1.0)
@@ -248,7 +250,7 @@ class TableSettings(TableHandle):
         return self._set(SetProperties(check_properties(properties), tuple(remove)))
 
     def set_partitioning(self, fields: Sequence[str]) -> Outcome:
-        """Partition what is written from now on; older segments keep theirs.
+        """Set the partitioning of rows that are written from now on. Older segments keep theirs.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.set_partitioning(["bucket(4, id)"])
@@ -257,7 +259,7 @@ class TableSettings(TableHandle):
         return self._set(SetPartitioning(tuple(fields)))
 
     def set_sort_order(self, fields: Sequence[str]) -> Outcome:
-        """Sort what is written from now on, such as by ["region", "ts desc"]; older segments follow when compacted.
+        """Set the sort order, such as ["region", "ts desc"], of new segments. Older ones follow when compacted.
 
         >>> _ = lake.table("shop.orders").set_sort_order(["customer", "amount desc"])
         """
@@ -298,7 +300,7 @@ class TableSettings(TableHandle):
         return Outcome(drop_index(self._context, self._writable(), name))
 
     def update_indexes(self) -> Outcome:
-        """Let every index cover all segments that there are now.
+        """Extend every index to all present segments.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.create_index("customer")

@@ -61,7 +61,7 @@ class Table(TableReading, TableVersions, TableSettings):
         self._writes = False
 
     def stats(self) -> TableStats:
-        """Levels, amplification, caches, stalls, regions and indexes; reads no file.
+        """Figures about the table: levels, amplification, caches, stalls, regions and indexes. Reads no file.
 
         >>> stats = lake.table("shop.orders").stats()
         >>> stats.rows, stats.segments, stats.deleted_rows
@@ -89,11 +89,11 @@ class Table(TableReading, TableVersions, TableSettings):
     # Rows
 
     def append(self, data: object, *, request_id: str | None = None, evolve: bool = False) -> Outcome:
-        """Add rows: Arrow in any of its forms, a list of dicts, what exports an Arrow stream, or a Spark DataFrame.
+        """Add rows: Arrow in any form, a list of dicts, any object with an Arrow stream, or a Spark DataFrame.
 
         With `evolve`, columns that the table lacks are added to it, nullable and last, and types that are too narrow
         are widened (int to long, float to double, decimals to more digits, date to timestamp), in the same version.
-        With a `request_id`, a second append of the same id does nothing and answers with the first one's version.
+        With a `request_id`, a second append of the same id does nothing and returns the version of the first one.
 
         >>> orders = lake.table("shop.orders")
         >>> orders.append([{"id": 2, "customer": "bob", "amount": 3.0}]).rows_added
@@ -135,10 +135,10 @@ class Table(TableReading, TableVersions, TableSettings):
     ) -> Backfilled:
         """Load the Parquet, CSV or NDJSON files of a folder or object store on Spark, each file once.
 
-        Files go in in the order of their paths, in batches of about `batch_bytes`, each of them one version; a keyed
-        table is upserted into. What was loaded is remembered under the name `source`, by default the folder's address:
-        a call that was killed goes on where it was, and later calls load what is new. A file that changed after it was
-        loaded is an error, or left alone with `changed="skip"`. `progress` is told of each batch; the answer sums up.
+        Files are loaded in the order of their paths, in batches of about `batch_bytes`. Each batch is one version; in a
+        keyed table it is an upsert. The table remembers the files under the name `source`, by default the folder's
+        address: a call that was killed is resumed by the next one, and later calls load new files. A file that changed
+        after it was loaded is an error, or is skipped with `changed="skip"`. `progress` is called after each batch.
 
         >>> import os
         >>> os.mkdir("exports")
@@ -171,7 +171,7 @@ class Table(TableReading, TableVersions, TableSettings):
         again: bool = False,
         request_id: str | None = None,
     ) -> Adoption:
-        """Make foreign Parquet files segments of this table where they lie, in one version. No byte is copied.
+        """Make foreign Parquet files segments of this table in place, in one version. No byte is copied.
 
         `source` is a folder, a file, a pattern such as "s3://bucket/events/**/*.parquet", or a list of files and
         folders. They lie below a base path; if the lake has none for them, their folder becomes one. The lake never
@@ -204,7 +204,7 @@ class Table(TableReading, TableVersions, TableSettings):
     def move(self, where: Where = None, *, base: str, progress: Callable[[int, int], None] | None = None) -> Move:
         """Move segments to a base path of the lake: whole ones, whose rows all match, or all without `where`.
 
-        Rows, their ids and all that reads them stay the same, and so do versions from before. A segment is written
+        Rows, their ids and older versions stay the same. A segment is written
         there, read again, and then takes the place of the old one, whose file clean-up deletes. A call that was killed
         loses nothing; the next one moves what is left.
 
@@ -411,7 +411,7 @@ class Table(TableReading, TableVersions, TableSettings):
     # Rows by key
 
     def put(self, row: Mapping[str, Any]) -> None:
-        """Insert a row, or replace the one with its key. Durable as `log_sync` says when it returns.
+        """Insert a row, or replace the one with its key. When it returns the row is durable, as `log_sync` says.
 
         >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
         >>> users.put({"name": "ann", "age": 41})
@@ -458,10 +458,10 @@ class Table(TableReading, TableVersions, TableSettings):
         self._writer().delete_batch(keys)
 
     def flush(self, *, take_over: bool = False) -> int:
-        """Commit what was put and deleted so far, and what others left; returns the version of the table that has it.
+        """Commit the puts and deletes so far, and those in logs of dead writers; returns the version that has them.
 
-        Logs that a process left which is no more are flushed too. A log in an object store whose writer ran on another
-        machine is flushed only with `take_over`: should that writer still live, it is fenced.
+        A log in an object store whose writer ran on another machine is flushed only with `take_over`; if that writer
+        still lives, it is fenced.
 
         >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
         >>> users.put({"name": "ann", "age": 41})
@@ -472,10 +472,10 @@ class Table(TableReading, TableVersions, TableSettings):
         return self._keyed_only().flush(take_over=take_over)
 
     def forget_lost_logs(self) -> list[int]:
-        """Go on without logs that are gone or cut short: the rows that only they had are lost.
+        """Give up logs that are missing or cut short. Rows that only they had are lost.
 
-        Returns the numbers of their regions. For a table whose reads and writes raise Corrupt because of such a log, of
-        which there is no copy.
+        Use it if reads and writes of the table raise Corrupt because of such a log, and you have no copy of it. Returns
+        the numbers of the regions.
 
         >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
         >>> users.forget_lost_logs()
@@ -487,9 +487,9 @@ class Table(TableReading, TableVersions, TableSettings):
     # Maintenance
 
     def compact(self, *, everything: bool = False, progress: Callable[[int, int], None] | None = None) -> Compaction:
-        """Compact small, fresh and worn segments; on Spark when a session is at hand and the work is large.
+        """Compact small, fresh and worn segments; on Spark if a session is open and the work is large.
 
-        Files that were taken at the word of an engine's manifest are read first; in quarantine, this raises Corrupt.
+        Files whose facts come from an engine's manifest are read first. Raises Corrupt if one is in quarantine.
 
         >>> orders = lake.table("shop.orders")
         >>> for number in range(2, 12):
@@ -544,7 +544,7 @@ class Table(TableReading, TableVersions, TableSettings):
     ) -> Export:
         """Write the table, now or at a version, as an Iceberg table of its own into a folder or object store.
 
-        Data files stay where they are, unless `copy`. The answer says where its metadata lies.
+        It names the lake's data files, or with `copy` has its own. The result has the location of its metadata.
 
         >>> exported = lake.table("shop.orders").export_iceberg("./orders-iceberg", copy=True)
         >>> exported.metadata_location.endswith(".metadata.json")
@@ -570,7 +570,7 @@ class Table(TableReading, TableVersions, TableSettings):
         self.close()
 
     def close(self) -> None:
-        """Flush what was put, and refuse further use of this object; rows of a keyed table can still be read.
+        """Flush the table, and refuse further writes through this object. A keyed table can still be read.
 
         >>> with lake.table("shop.orders") as orders:
         ...     _ = orders.append([{"id": 2, "customer": "bob", "amount": 3.0}])

@@ -20,7 +20,7 @@ class TableVersions(TableHandle):
     """Versions of a table: told, read, named, brought back, compared."""
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
-        """What happened to the table, newest first; it begins at `state().oldest_version`, as clean-up left it.
+        """The commits of the table, newest first, back to the oldest kept version (`state().oldest_version`).
 
         >>> [str(info.kind) for info in lake.table("shop.orders").history()]
         ['append', 'create']
@@ -52,7 +52,7 @@ class TableVersions(TableHandle):
         return Snapshot(self._context, self._state(version))
 
     def as_of(self, at: int | str | datetime | None = None) -> Snapshot:
-        """The table at a version, a tag or a time; by default now, with all that was put before this call.
+        """The table at a version, a tag or a time; by default now, with all rows that were put before.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.tag("end-of-year")
@@ -68,7 +68,7 @@ class TableVersions(TableHandle):
         return self.at(tag=at) if isinstance(at, str) else self.at(version=at)
 
     def tag(self, name: str, version: int | None = None) -> Outcome:
-        """Give a name to a version, by default the newest; a tag of that name moves. Clean-up leaves it readable.
+        """Give a name to a version, by default the newest. An existing tag moves. A tagged version is kept.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.tag("end-of-year")
@@ -86,7 +86,7 @@ class TableVersions(TableHandle):
         return self._set(SetProperties({ref.key: ref.to_json()}))
 
     def tags(self) -> dict[str, int]:
-        """The versions that have a name, by name; also branches that Iceberg engines made, which nothing writes to.
+        """The tagged versions by name, including read-only branches that Iceberg engines made.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.tag("end-of-year")
@@ -96,7 +96,7 @@ class TableVersions(TableHandle):
         return {name: ref.version for name, ref in refs_of(self._state().properties).items()}
 
     def drop_tag(self, name: str) -> Outcome:
-        """Take the name from a version; it is cleaned up when its time has come.
+        """Remove a tag. Its version is cleaned up when its time comes.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.tag("end-of-year")
@@ -141,9 +141,9 @@ class TableVersions(TableHandle):
         *,
         net: bool = False,
     ) -> Feed:
-        """What happened to the rows in the versions after `since`, up to `until` or now.
+        """The changes of rows in the versions after `since`, up to `until` or now.
 
-        Version by version; with `net`, what the two ends differ in. Every version from `since` on must be kept.
+        Version by version; with `net`, the difference of the two ends. Every version from `since` on must be kept.
 
         >>> orders = lake.table("shop.orders")
         >>> before = orders.version

@@ -1,7 +1,7 @@
 """Spark with the Iceberg runtime as a client of the REST catalog: `python spark_runtime.py ADDRESS PACKAGE IVY`.
 
 Runs in an environment of its own, with the Spark that the runtime is made for. Prints JSON: a list of rows for each
-statement. Ends with UNREACHABLE when the package cannot be had.
+statement, and why each of REFUSED was. Ends with UNREACHABLE when the package cannot be had.
 """
 
 from __future__ import annotations
@@ -43,6 +43,22 @@ STATEMENTS = (
     "INSERT INTO plain VALUES (11, 'y', 3)",
     "CALL ice.system.fast_forward('shop.plain', 'audit', 'main')",
     "SELECT count(*) FROM plain VERSION AS OF 'audit'",
+    "CREATE NAMESPACE ice.a",
+    "CREATE NAMESPACE ice.a.b",
+    "CREATE TABLE ice.a.b.t USING iceberg AS SELECT 1L AS id",
+    "INSERT INTO ice.a.b.t VALUES (2)",
+    "INSERT INTO ice.a.b.t VALUES (3)",
+    "CALL ice.system.rewrite_data_files(table => 'a.b.t', options => map('min-input-files', '2'))",
+    "CALL ice.system.rewrite_manifests('a.b.t')",
+    "CALL ice.system.rewrite_position_delete_files('shop.made')",
+    "DELETE FROM ice.a.b.t WHERE id = 2",
+    "SELECT id FROM ice.a.b.t ORDER BY id",
+)
+REFUSED = (
+    "CALL ice.system.expire_snapshots(table => 'a.b.t', older_than => TIMESTAMP '2100-01-01 00:00:00')",
+    "CALL ice.system.remove_orphan_files(table => 'a.b.t', older_than => TIMESTAMP '2024-01-01 00:00:00')",
+    "DROP TABLE ice.a.b.t PURGE",
+    "CREATE TABLE ice.a.b.u (id BIGINT) USING iceberg LOCATION 'file:///nowhere/u'",
 )
 
 
@@ -69,8 +85,20 @@ def main(address: str, package: str, ivy: str) -> None:
     except PySparkRuntimeError as error:  # the launcher ended: it fetches packages before it starts anything
         sys.stderr.write(f"the package {package} cannot be had ({' '.join(str(error).split())[:200]})\n")
         raise SystemExit(UNREACHABLE) from None
-    sys.stdout.write(json.dumps([[list(row) for row in spark.sql(text).collect()] for text in STATEMENTS]) + "\n")
+    answers = [[list(row) for row in spark.sql(text).collect()] for text in STATEMENTS]
+    sys.stdout.write(json.dumps([*answers, *(refusal(spark, text) for text in REFUSED)]) + "\n")
     spark.stop()
+
+
+def refusal(spark: Any, text: str) -> str:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.sql(text).collect()
+    except (Py4JJavaError, PySparkException) as error:
+        return str(error)[:1000]
+    return ""
 
 
 if __name__ == "__main__":

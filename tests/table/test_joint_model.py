@@ -58,6 +58,7 @@ class Fork:
     lake: Lake
     sheets: dict[str, Sheet]
     base: dict[str, tuple[Rows, list[str]]]
+    began: int
     wrote: dict[str, set[int]]
     main_wrote: dict[str, set[int]]
     odd: set[str] = field(default_factory=set)  # tables with a restore on either side, or an erase
@@ -257,6 +258,7 @@ class World:
                 self.count(self.fill, None, sheet)
         name = self.new_column().replace("c", "b")
         lake = self.lake.branch(name)
+        (began,) = (one.version for one in self.lake.branches() if one.name == name)
         base = {one: sheet.now() for one, sheet in self.main.items()}
         sheets = {}
         for one, sheet in self.main.items():
@@ -264,7 +266,7 @@ class World:
             sheets[one] = Sheet(one, lake.table(f"d.{one}"), sheet.keyed, rows, columns)
             sheets[one].note()
         nothing: dict[str, set[int]] = {one: set() for one in sheets}
-        self.forks[name] = Fork(lake, sheets, base, nothing, {one: set() for one in sheets})
+        self.forks[name] = Fork(lake, sheets, base, began, nothing, {one: set() for one in sheets})
 
     def count_only(self, name: str) -> None:
         self.counts[name] = self.counts.get(name, 0) + 1
@@ -293,8 +295,8 @@ class World:
 
     def may_conflict(self, fork: Fork, one: str) -> bool:
         both = fork.wrote[one] & fork.main_wrote[one]
-        filled = one in fork.altered and (fork.main_wrote[one] or one in fork.main_altered)
-        return bool(both or filled or one in fork.odd)
+        moved = self.main[one].table.state().head_version > fork.began  # by a compaction, say: a fill takes all rows
+        return bool(both or (moved and one in fork.altered) or one in fork.odd)
 
     def merge(self, fork: Fork, one: str, theirs: Sheet) -> None:
         """What main has after a publish: what one side did, and of a row of which the same."""
@@ -306,7 +308,8 @@ class World:
 
         keys = base.keys() | theirs.rows.keys()
         touched = fork.wrote[one] | {key for key in keys if part(base, key) != part(theirs.rows, key)}
-        columns = theirs.columns if one in fork.altered else mine.columns
+        columns = [name for name in mine.columns if name in theirs.columns or name not in before]
+        columns += [name for name in theirs.columns if name not in before and name not in columns]
         merged: Rows = {}
         for key in mine.rows.keys() | theirs.rows.keys():
             row = theirs.rows.get(key) if key in touched else mine.rows.get(key)

@@ -217,7 +217,7 @@ def open_table(draft: Draft, row: Any) -> None:
 def clone_table(draft: Draft, row: Any) -> None:
     """Clone a table that `unopened` lists, as of the time when its branch began. That it is opened is not noted."""
     source, parent, began = row.source_id, row.database_id, row.created_at
-    clones.clone(draft, source, parent, row.name, row.version, table_id=row.own_id, created_at=began)
+    clones.clone(draft, source, parent, row.name, row.version, table_id=row.own_id, created_at=began, on_branch=True)
 
 
 def version_to_read(connection: sa.Connection, row: Any, version: int | None) -> int | None:
@@ -242,6 +242,7 @@ def changed(connection: sa.Connection, name: str) -> list[BranchTable]:
     t, d, c, h = s.tables, s.databases, s.branch_tables, s.table_commits
     mine, began = d.alias("mine"), d.alias("began")
     wrote = sa.exists().where(h.c.table_id == t.c.id, h.c.version > t.c.created_version, h.c.kind.not_in(_QUIET))
+    indexed = sa.exists().where(s.indexes.c.table_id == t.c.id)
     p = s.segment_spans
     beside = sa.exists().where(p.c.table_id == t.c.id, p.c.removed_version == s.OPEN, p.c.columns_id != 0)
     columns = (t.c.id, t.c.name, t.c.tombstoned_at, t.c.created_version, t.c.head_version, t.c.database_id)
@@ -253,7 +254,7 @@ def changed(connection: sa.Connection, name: str) -> list[BranchTable]:
             c.c.name.label("old_name"),
             c.c.database_id.label("old_database_id"),
             began.c.name.label("old_database"),
-            wrote.label("wrote"),
+            sa.or_(wrote, indexed).label("wrote"),
             beside.label("beside"),
         )
         .join(mine, mine.c.id == t.c.database_id)

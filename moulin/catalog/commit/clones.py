@@ -22,11 +22,12 @@ from moulin.catalog.sql.draft import Draft, add_rows
 from moulin.catalog.sql.pool import chunks
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
+from moulin.model.branch_ids import last_column_id_on_branch
 from moulin.model.entities import TableState
 from moulin.model.filling import computed_marks
 from moulin.model.ids import new_id, new_snapshot_id
 from moulin.model.names import check_new_name, full_name
-from moulin.model.tags import in_quarantine, shown
+from moulin.model.tags import shown, trust_marks
 
 CLONE = "clone"
 
@@ -40,13 +41,14 @@ def clone(
     *,
     table_id: UUID | None = None,
     created_at: int | None = None,
+    on_branch: bool = False,
 ) -> TableState:
     """Make a table with the rows, columns and settings that another one has at `version`, by default now.
 
     Row ids, sequence numbers and what they say of versions are those of the source; names of versions are not taken
     over. With `table_id`, the id of the clone, the source may have been dropped since. `created_at` is the time from
-    which the clone has these rows, by default now. Costs what the settings of the source take, however many segments
-    and commits it has.
+    which the clone has these rows, by default now. One `on_branch` gives its new columns ids that main's do not get.
+    Costs what the settings of the source take, however many segments and commits it has.
     """
     if table_id is None:
         check_new_name(name, "table")
@@ -57,7 +59,7 @@ def clone(
     parent = databases.find_parent(connection, database)
     require_free_name(connection, parent, name)
     table_id, base = table_id or new_id(), _base(row, at)
-    sums = _sums(connection, row, at)
+    sums, last_id = _sums(connection, row, at), state.last_column_id
     connection.execute(
         s.tables.insert().values(
             id=table_id,
@@ -71,14 +73,14 @@ def clone(
             spec_id=state.spec_id,
             sort_order_id=state.sort_order_id,
             event_time=state.event_time,
-            last_column_id=state.last_column_id,
+            last_column_id=last_column_id_on_branch(table_id, last_id) if on_branch else last_id,
             last_partition_id=state.last_partition_id,
             last_sequence=state.last_sequence,
             next_row_id=state.next_row_id,
             properties={
                 **shown(state.properties),
                 **computed_marks(state.properties),
-                **in_quarantine(state.properties),
+                **trust_marks(state.properties),
             },
             time_classes=row.time_classes,
             deltas=0,

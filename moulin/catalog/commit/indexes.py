@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -171,10 +171,16 @@ def _create(change: TableChange, operation: CreateIndex) -> None:
         raise AlreadyExists(f"{change.name} has an index {operation.name!r}; choose another name or drop it first.")
     if tables.load(connection, change.row).schema.find_column_name(operation.field_id) is None:
         raise change.stale(f"the column of index {operation.name!r}", "there", "gone")
-    draft = change.draft
-    new = Index(operation.id, operation.name, operation.index_kind, operation.field_id, draft.version, draft.now)
+    insert(change, Index(operation.id, operation.name, operation.index_kind, operation.field_id, change.draft.version))
+
+
+def insert(change: TableChange, made: Index) -> None:
+    """Make an index that covers nothing yet."""
+    new = replace(made, created_version=change.draft.version, created_at=change.draft.now)
     row = {"id": new.id, "table_id": change.table_id, "name": new.name, "kind": new.kind, "field_id": new.field_id}
-    connection.execute(i.insert().values(**row, created_version=new.created_version, created_at=new.created_at))
+    change.connection.execute(
+        s.indexes.insert().values(**row, created_version=new.created_version, created_at=new.created_at)
+    )
     _add_entry(change.manifest, new)
 
 

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from moulin.catalog.commit import data, indexes, publish_objects, regions, required
+from moulin.catalog.commit import data, indexes, publish_names, publish_objects, regions, required
 from moulin.catalog.commit.branches import changed, find
 from moulin.catalog.commit.branches import drop as drop_branch
 from moulin.catalog.commit.table_change import TableChange
@@ -35,11 +35,12 @@ from moulin.errors import FailedPrecondition, InvalidInput
 from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.conflicts import Verdict
-from moulin.model.entities import BranchTable
+from moulin.model.entities import BranchTable, TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_snapshot_id
 from moulin.model.operations import DataOperation, Kind
-from moulin.model.publication import Merged, merge_settings
+from moulin.model.publication import Merged, foreseen, merge_settings
+from moulin.model.schema.documents import schema_to_json
 from moulin.model.tags import FILLING_PREFIX
 
 PUBLISH = "publish"
@@ -79,6 +80,19 @@ def publish(draft: Draft, name: str, given: Sequence[TablePublication], *, grace
     connection.execute(b.update().where(b.c.id == branch.id).values(published_version=draft.version))
     drop_branch(draft, name, grace_seconds=grace_seconds)
     add_rows(draft, b, [branch.id])
+
+
+def foreseen_states(connection: sa.Connection, name: str, given: Sequence[TablePublication]) -> dict[UUID, TableState]:
+    """The states that main's tables get, as far as settings go: segments of a publish may be in new schemas."""
+    branch = find(connection, name)
+    states = {}
+    for part in given:
+        if part.moved:
+            row = tables.find_by_id(connection, part.commit.table_id)
+            main, then = tables.load(connection, row), tables.load(connection, row, branch.version)
+            own = tables.load(connection, tables.find_by_id(connection, part.own_id))
+            states[row.id] = foreseen(main, own, merge_settings(main.full_name, name, then, main, own))
+    return states
 
 
 def require_unpublished(branch: Any) -> None:
@@ -122,14 +136,16 @@ def _publish_table(draft: Draft, branch: Any, table: BranchTable, part: TablePub
         regions.advance(change)
         required.require_held(change, "the publish")
         _add_regions(change, own.id, moved=part.moved)
+    merged = publish_names.with_tags(draft.connection, merged, before, after, branch.version, draft.version, part.moved)
     _settle_settings(change, own.id, merged, every=not part.moved)
+    made = publish_names.take_indexes(change, branch.name, after, merged.schema or before.schema)
     _require_no_column_files(draft.connection, own.id, table.after or "")
     pairs = net_pairs(draft.connection, own.id, table.since, draft.version)
     if part.moved:
         _take_change(change, pairs, part)
     else:
         _take_all(change, own, pairs)
-    _finish(change, merged, has_rows=bool(pairs))
+    _finish(change, merged, made, has_rows=bool(pairs))
     merge_tasks.delete_of_table(draft.connection, own.id)  # their inputs are main's to compact from now on
 
 
@@ -169,6 +185,7 @@ def _add_regions(change: TableChange, own_id: UUID, *, moved: bool) -> None:
 
 def _settle_settings(change: TableChange, own_id: UUID, merged: Merged, *, every: bool) -> None:
     """Schemas, specs and orders that the branch added, every one or those that count from now on."""
+    stored: set[int] = set()
     for source, wanted in (
         (s.table_schemas, merged.schema_id),
         (s.table_specs, merged.spec_id),
@@ -180,8 +197,13 @@ def _settle_settings(change: TableChange, own_id: UUID, merged: Merged, *, every
         for number, text in change.connection.execute(theirs).all() if every or wanted is not None else ():
             if number not in mine:
                 tables.store_setting(change.draft, source, change.table_id, number, text)
+            if source is s.table_schemas:
+                stored.add(number)
     names = ("schema_id", "spec_id", "sort_order_id", "last_column_id", "last_partition_id")
     change.updates.update({name: value for name in names if (value := getattr(merged, name)) is not None})
+    if merged.schema is not None and merged.schema_id not in stored:
+        text = schema_to_json(merged.schema)  # columns of both sides
+        tables.store_setting(change.draft, s.table_schemas, change.table_id, merged.schema.schema_id, text)
     if merged.properties is not None:
         change.updates["properties"] = dict(merged.properties)
     if merged.schema is not None:
@@ -302,11 +324,12 @@ def _own(change: TableChange, table: sa.Table, key: Any, numbers: Iterable[int],
         change.connection.execute(table.update().where(key.in_(chunk)).values(table_id=change.table_id, **values))
 
 
-def _finish(change: TableChange, merged: Merged, *, has_rows: bool) -> None:
+def _finish(change: TableChange, merged: Merged, made: Sequence[str], *, has_rows: bool) -> None:
     """Record what was done: an operation for the rows, and one for each kind of setting that changed."""
     kinds: list[tuple[Kind, Mapping[str, str]]] = [(Kind.UPSERT, change.summary)] if has_rows else []
     mark = {BRANCH: change.summary[BRANCH]}
     kinds += [(kind, mark | summary) for kind, summary in _settings(change, merged)]
+    kinds += [(Kind.CREATE_INDEX, mark | {"index": name}) for name in made]
     row, snapshot_id = change.save(), new_snapshot_id()
     for ordinal, (kind, summary) in enumerate(kinds or [(Kind.SET_PROPERTIES, mark | {"keys": "[]"})]):
         first = change.row.next_row_id if ordinal == 0 else row.next_row_id

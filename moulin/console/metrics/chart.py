@@ -75,10 +75,9 @@ class Chart:
 def draw(moment: Moment, asked: Asked, go_on: GoOn) -> Chart:
     """The chart of a metric. NotFound when it has no points in the range, InvalidInput for a stat that it lacks."""
     first = asked.start // asked.step * asked.step
-    edges = np.arange(first, asked.end + asked.step, asked.step, dtype=np.int64)
-    edges = edges[: np.searchsorted(edges, asked.end) + 1]
-    if len(edges) - 1 > MOST_STEPS:
+    if (width := -(-(asked.end - first) // asked.step)) > MOST_STEPS:
         raise InvalidInput(f"A chart has at most {MOST_STEPS} steps: ask for longer ones, or for a shorter range.")
+    edges = first + asked.step * np.arange(width + 1, dtype=np.int64)
     kind, points = _read(moment, asked, go_on)
     allowed, usual = _stats(kind, points)
     stat = asked.stat or usual

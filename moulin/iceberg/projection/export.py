@@ -139,6 +139,9 @@ class _Exporter:
         """Statistics whose file is still there; copied with the data, to the same path below the table's folder."""
         for one in files:
             path = path_in_table(self.state.id, one["statistics-path"])
+            if path is None:  # an engine put it below a base path
+                yield from () if self.copy else (one,)
+                continue
             if not self.context.store.exists(path):
                 continue
             where = location(self.context.store, path)

@@ -26,13 +26,13 @@ from moulin.errors import Corrupt, NotFound, Unavailable
 from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.avro import read_avro
 from moulin.iceberg.format.json import Json
-from moulin.iceberg.format.locations import is_here, location, locator, path_in_table
+from moulin.iceberg.format.locations import location, locator, made_here, path_in_table, table_location
 from moulin.iceberg.format.manifests import ManifestWriter, is_live, write_manifest_list
 from moulin.iceberg.projection.folding import folded, schema_before, unfolded, without
 from moulin.iceberg.projection.rewrite import Delta, Rewriter, Totals
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
-from moulin.model.tags import Ref, refs_of
+from moulin.model.tags import ExpiredSnapshots, Ref, refs_of
 from moulin.sized_cache import SizedCache
 from moulin.storage import paths
 from moulin.storage.segment_source import put_files
@@ -183,11 +183,10 @@ def _forget_lost(context: Context, table_id: UUID, chosen: int, version: int) ->
 def _forget_moved(context: Context, table_id: UUID, chosen: int, found: Projected) -> bool:
     """Forget the projections of a table if they name files of another address: the lake was moved or copied since."""
     try:
-        before = read_metadata(context, found.path)["location"]
+        if made_here(context.store, table_id, read_metadata(context, found.path)):
+            return False
     except (Corrupt, KeyError):
         return False  # whoever reads it says so
-    if is_here(context.store, paths.table_prefix(table_id), before):
-        return False
     log.warning("the lake was moved: the projections of a table are made again", extra={"table": str(table_id)})
     projections.forget(context.own_catalog().pool, table_id, chosen)
     return True
@@ -256,7 +255,7 @@ class _Projector:
             known = self._look_up()
             base = known.base
             before: Json = {} if base is None else read_metadata(self.context, base.path)
-            if base is not None and not is_here(self.store, paths.table_prefix(state.id), before["location"]):
+            if base is not None and not made_here(self.store, state.id, before):
                 return None  # of a process that reaches this lake by another address, since it was looked for
             made, removed = self._make(known, before)
             parent = (projections.FIRST if base is None else base.version) if known.on_line else None
@@ -307,7 +306,9 @@ class _Projector:
         state, base, oldest, commit = self.state, known.base, known.oldest, known.commit
         if commit is not None and self.left_out:
             commit = replace(commit, schema_id=self._schema_before(commit.schema_id))
-        kept = [one for one in before.get("snapshots", []) if int(one["summary"][documents.VERSION_KEY]) >= oldest]
+        expired = ExpiredSnapshots.of(state.properties)
+        listed = [(one, int(one["summary"][documents.VERSION_KEY])) for one in before.get("snapshots", [])]
+        kept = [one for one, version in listed if version >= oldest and not expired.has(one["snapshot-id"], version)]
         removed: list[str] | None = [] if base is None else [base.path]
         if commit is not None and (base is None or base.sequence < commit.sequence):
             made, dropped = self._snapshot(commit, base, known.entry, before)
@@ -319,7 +320,7 @@ class _Projector:
         document = documents.table_metadata(
             state,
             self.format,
-            location(self.store, paths.table_prefix(state.id)),
+            table_location(self.store, state),
             known.changed,
             kept,
             self._log(base, before, oldest),
@@ -339,6 +340,8 @@ class _Projector:
     def _located(self, statistics: Json) -> Json:
         """Statistics with the address that their file has now."""
         path = path_in_table(self.state.id, statistics["statistics-path"])
+        if path is None:
+            return statistics
         return {**statistics, "statistics-path": location(self.store, path)}
 
     def _refs(self, kept: list[Json]) -> dict[str, Json]:

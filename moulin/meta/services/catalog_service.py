@@ -131,7 +131,8 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             raise InvalidInput("A request id is not empty: leave it out, or send a unique one.")
         given = list(map(from_message_publication, request.tables))
         if request_id is None or self._catalog.committed(request_id) is None:
-            require_delivered(self._catalog.pool, self._catalog.store, [part.commit for part in given])
+            states = self._catalog.foreseen_by_publish(request.name, given)
+            require_delivered(self._catalog.pool, self._catalog.store, [part.commit for part in given], states)
         done = self._catalog.publish_branch(request.name, given, dry_run=request.dry_run, request_id=request_id)
         return to_message_result(done)
 

@@ -1,6 +1,6 @@
 """The ways to add columns with values: from an expression, from a function, from other rows."""
 
-# Decisions: docs/decisions/0422, docs/decisions/0472
+# Decisions: docs/decisions/0422, docs/decisions/0472, docs/decisions/0623
 
 from __future__ import annotations
 
@@ -39,23 +39,34 @@ def add_computed(
 
 
 def compute_again(
-    context: Context, load: Callable[[], TableState], keyed: KeyedTable | None, name: str, sql: str | None
+    context: Context,
+    load: Callable[[], TableState],
+    keyed: KeyedTable | None,
+    name: str,
+    sql: str | None,
+    *,
+    unreported: bool = False,
 ) -> Outcome:
-    """Give a column that was added with values new ones; by default those of its expression."""
+    """Give a column new values; by default those of its expression, if it was added with one.
+
+    Of a column that was added without values the feed reports changes: this one is `unreported`.
+    """
     state = load()
     if name not in (known := [field.name for field in state.schema.fields]):
         raise NotFound(f"Table {state.full_name} has no column {name!r}.{did_you_mean(name, known)}")
     going = fillings_of(state.properties, state.schema).get(name)
     field = find_column(state.schema, name)
     mark = state.properties.get(f"{COMPUTED_PREFIX}{field.field_id}")
-    if mark is None:
+    if mark is None and not unreported:
         raise FailedPrecondition(
             f"Column {name} of {state.full_name} was not added with values, so readers of the change feed follow its "
-            f"changes: use update(), which the feed reports."
+            f"changes: use update(), which the feed reports, or pass unreported=True."
         )
+    if field.required:
+        raise FailedPrecondition(f"Column {name} of {state.full_name} is NOT NULL: make it nullable, or use update().")
     wanted = sql or (going.sql if going is not None else None) or mark
     if not wanted:
-        raise InvalidInput(f"The values of column {name} came from a function or from rows: pass from_sql.")
+        raise InvalidInput(f"Column {name} has no expression that gives its values: pass from_sql.")
     schema = _began_with(state, [name])
     compute = Expression.of(schema, NestedField(1, name, field.field_type, required=False), wanted)
     begin(context, load, keyed, [(name, field.field_type)], compute.reads, wanted, again=True)

@@ -32,7 +32,7 @@ FLAGS = {
     "rck.local": "false",
     "rck.requires-namespace-create": "true",
     "rck.supports-serverside-retry": "true",
-    "rck.overrides-requested-location": "true",
+    "rck.overrides-requested-location": "false",
     "rck.supports-names-with-dot": "true",
     "rck.supports-variant": "false",
 }

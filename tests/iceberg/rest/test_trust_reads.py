@@ -13,6 +13,7 @@ import moulin
 from moulin.errors import Corrupt
 from moulin.lake import Lake
 from moulin.table.compact.planner import create_due_tasks, rewrite_tasks
+from moulin.table.verify import verify
 from tests.iceberg.rest.served import Client, pyiceberg_catalog, served
 from tests.iceberg.rest.test_trust import _append, _checked, _high_bound, _stray
 
@@ -79,6 +80,45 @@ def test_clones_and_branches_have_the_quarantine(lake: Lake, lied: int) -> None:
         lake.table("shop.c").scan(where="id = 1").to_arrow()
     with moulin.connect(f"{lake.uri}@side") as side, pytest.raises(Corrupt, match="in quarantine"):
         side.table("shop.t").scan(where="id = 1").to_arrow()
+
+
+def test_a_file_that_was_deleted_and_restored_before_its_check_is_read(lake: Lake) -> None:
+    assert _append(lake, _high_bound).status_code == 200
+    table, came = lake.table("shop.t"), lake.version
+    table.delete_where("id < 10")
+    assert _checked(lake).files == 0
+    table.append({"id": [10], "name": ["x"]})
+    assert _append(lake).status_code == 200
+    assert _checked(lake).files == 1
+    table.restore(came)
+    assert "the lower bound of its column id" in next(iter(_checked(lake).problems.values()))
+    with pytest.raises(Corrupt, match="in quarantine"):
+        table.count("id = 1")
+
+
+def test_files_that_a_clone_got_before_their_check_are_read(lake: Lake) -> None:
+    assert _append(lake, _high_bound).status_code == 200
+    clone = lake.clone_table("shop.t", "shop.c")
+    assert verify(lake.context, clone.state()).problems
+    assert verify(lake.context, clone.state()).files == 0
+    lake.branch("side")
+    assert _checked(lake.open_branch("side")).problems
+    assert _checked(lake).problems
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_what_a_publish_brings_is_read_or_in_quarantine(lake: Lake, checked: bool) -> None:
+    lake.table("shop.t").append({"id": [10], "name": ["x"]})
+    lake.branch("side")
+    side = lake.open_branch("side")
+    assert _append(side, _high_bound).status_code == 200
+    if checked:
+        assert _checked(side).problems
+    lake.publish("side")
+    if not checked:
+        assert _checked(lake).files
+    with pytest.raises(Corrupt, match="in quarantine"):
+        lake.table("shop.t").count("id = 1")
 
 
 def test_versions_from_before_the_check_are_read_as_they_were(lake: Lake, lied: int) -> None:

@@ -14,6 +14,7 @@ from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
 from moulin.config import Config
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
+from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
 from moulin.model.schema.type_reader import parse_type
 from moulin.storage.store import open_store
@@ -117,11 +118,72 @@ def test_columns_that_the_feed_follows_are_left_to_update(lake: Lake) -> None:
     table.add_columns(lambda batch: {"half": batch["price"]}, read=["price"])
     with pytest.raises(InvalidInput, match="from_sql"):
         table.recompute_column("half")
+    with pytest.raises(InvalidInput, match="from_sql"):
+        table.recompute_column("price", unreported=True)
     table.recompute_column("half", from_sql="price / 2")
     assert all(row["half"] == row["price"] / 2 for row in table.scan().to_pylist())
     table.set_sort_order(["total"])
     with pytest.raises(FailedPrecondition, match="sort order"):
         table.recompute_column("total")
+
+
+@pytest.mark.parametrize("key", [[], ["id"]], ids=["event", "keyed"])
+def test_any_column_that_nothing_rests_on_is_computed_again_unreported(lake: Lake, key: list[str]) -> None:
+    table = filled(lake, primary_key=key)
+    before = {row["id"]: row["price"] for row in table.scan().to_pylist()}
+    version = table.version
+    table.create_index("price")
+    table.recompute_column("price", from_sql="price * 2 + qty", unreported=True)
+    wanted = {row["id"]: before[row["id"]] * 2 + row["qty"] for row in table.scan().to_pylist()}
+
+    def prices(**at: Any) -> dict[int, float]:
+        return {row["id"]: row["price"] for row in table.scan(**at).to_pylist()}
+
+    assert prices() == wanted
+    assert prices(version=version) == before
+    assert prices(where="price > 15") == {key: value for key, value in wanted.items() if value > 15}
+    assert table.schema.names == ["id", "price", "qty", "total"]
+    assert table.indexes() == []
+    assert table.changes(version, table.version).to_arrow().num_rows == 0
+    assert dict(lake.duckdb().execute("select id, price from shop.orders").fetchall()) == wanted
+    table.append([{"id": 90, "price": 1.5, "qty": 1}])
+    table.update({"price": "price + 1"}, "id = 3")
+    wanted |= {90: 1.5, 3: wanted[3] + 1}
+    assert prices() == wanted
+    table.compact(everything=True)
+    assert prices() == wanted
+    table.recompute_column("price", from_sql="price - 1")  # from now on it is a computed column
+    assert prices() == {key: value - 1 for key, value in wanted.items()}
+    assert prices(version=version) == before
+    assert not check(lake.own_catalog(), data=True)
+
+
+@pytest.mark.parametrize("options", [{"primary_key": ["a"]}, {"partition_by": ["a"]}, {"sort_by": ["a"]}, {}])
+def test_columns_that_something_rests_on_and_required_ones_are_refused(lake: Lake, options: dict[str, Any]) -> None:
+    table = lake.create_table("shop.t", [("a", "long", False), ("b", "long")], **options)
+    table.append([{"a": 1, "b": 2}])
+    version = table.version
+    with pytest.raises(FailedPrecondition):
+        table.recompute_column("a", from_sql="b", unreported=True)
+    assert (table.version, table.scan().to_pylist()) == (version, [{"a": 1, "b": 2}])
+
+
+def test_iceberg_engines_see_a_column_that_was_computed_again_once_it_is_folded(lake: Lake) -> None:
+    from pyiceberg.table import StaticTable
+
+    table = filled(lake)
+    table.fold()
+
+    def engine() -> list[dict[str, Any]]:
+        location = project(lake.context, table.id).location
+        return sorted(StaticTable.from_metadata(location).scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+
+    table.set_properties({"moulin.projection": "lag"})
+    table.recompute_column("price", from_sql="price * 10", unreported=True)
+    rows = sorted(table.scan().to_pylist(), key=lambda row: row["id"])
+    assert engine() == [{name: value for name, value in row.items() if name != "price"} for row in rows]
+    table.set_properties({"moulin.projection": "fold"})
+    assert engine() == rows
 
 
 def test_branches_clones_and_recovered_lakes_compute_again(lake: Lake, tmp_path: Path) -> None:

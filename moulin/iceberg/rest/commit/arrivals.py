@@ -3,7 +3,7 @@
 They are copied into folders of segments, as every reader of the lake expects them; those below base paths may stay.
 """
 
-# Decisions: docs/decisions/0065, docs/decisions/0491, docs/decisions/0497
+# Decisions: docs/decisions/0065, docs/decisions/0491, docs/decisions/0497, docs/decisions/0631
 
 from __future__ import annotations
 
@@ -59,10 +59,11 @@ class Arrivals:
         """The segment that a data file becomes: read and compared with its manifest, or taken at its word."""
         if not trust.is_read(self.verify, at):
             return self._believed(file, number)
-        if self.verify != trust.ALL and paths.is_adopted(self.folder.path(file.location)):
-            _, _, table, _ = self._read(file)
+        if self.foreign is None and paths.is_adopted(path := self.folder.path(file.location)):
+            etag = self.folder.etag(file.location)
+            _, footer, table, _ = self._read(file)
             checked_partition(self.state, file, table, self.schema)
-            return self._believed(file, number)
+            return self._staying(file, number, path, footer_facts(footer, self.schema), etag)
         return self._segment(file, number)
 
     def _believed(self, file: DataFile, number: int) -> SegmentFacts | None:
@@ -71,34 +72,44 @@ class Arrivals:
         if str(record["file_format"]).upper() != "PARQUET":
             raise Unsupported(f"{where} is {record['file_format']}: data files are Parquet.")
         columns = trust.manifest_facts(record, self.schema, where)
+        path = self.folder.path(where)
+        if paths.is_adopted(path):
+            return self._staying(file, number, path, columns)
         if not record["record_count"]:
             return None
-        partition, times = partition_of(self.state, file), self._times(where, columns, record["record_count"])
-        path, adopted, sha256 = self.folder.path(where), None, bytes(_SHA256)
-        if paths.is_adopted(path):
-            adopted = AdoptedFile(self.state.id, (), location=where, unread=True)
-        else:
-            source = self._path(file)
-            data = self.folder.read(where)
-            path = paths.segment_path(self.state.id, number, secrets.token_hex(4))
-            sha256 = hashlib.sha256(data).digest()
-            self.store.put_fresh(path, data)
-            self.leftovers.append(source)
+        source, data = self._path(file), self.folder.read(where)
+        path = paths.segment_path(self.state.id, number, secrets.token_hex(4))
+        facts = self._as_said(file, number, path, columns)
+        self.store.put_fresh(path, data)
+        self.leftovers.append(source)
+        return replace(facts, sha256=hashlib.sha256(data).digest())
+
+    def _staying(
+        self, file: DataFile, number: int, path: str, columns: tuple[ColumnFacts, ...], etag: str = ""
+    ) -> SegmentFacts | None:
+        """A file below a base path as a segment where it lies. With an `etag`, it is read as long as it has that."""
+        if not file.record["record_count"]:
+            return None
+        adopted = AdoptedFile(self.state.id, (), location=file.location, unread=True, etag=etag)
+        return replace(self._as_said(file, number, path, columns), adopted=adopted)
+
+    def _as_said(self, file: DataFile, number: int, path: str, columns: tuple[ColumnFacts, ...]) -> SegmentFacts:
+        """A segment with the rows, size and partition that the manifest says of its file."""
+        times = self._times(file.location, columns, file.record["record_count"])
         return SegmentFacts(
             number,
             path,
-            record["record_count"],
-            record["file_size_in_bytes"],
+            file.record["record_count"],
+            file.record["file_size_in_bytes"],
             0,
             self.schema_id,
             file.spec_id,
-            partition,
-            sha256,
+            partition_of(self.state, file),
+            bytes(_SHA256),
             columns,
             times[0],
             times[1],
-            split_offsets=_offsets(record),
-            adopted=adopted,
+            split_offsets=_offsets(file.record),
         )
 
     def _read(self, file: DataFile) -> tuple[bytes, Any, pa.Table, dict[int | None, int]]:

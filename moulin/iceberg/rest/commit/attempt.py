@@ -21,10 +21,10 @@ from moulin.catalog.objects.projections import ENGINE, ENGINE_PREFIX
 from moulin.catalog.upkeep import ownership
 from moulin.errors import AlreadyExists, InvalidInput, MoulinError, NotFound, Unavailable, Unsupported
 from moulin.iceberg.format.json import Json
-from moulin.iceberg.format.locations import location
+from moulin.iceberg.format.locations import table_location
 from moulin.iceberg.projection.projection import project
 from moulin.iceberg.rest.commit import create, rebase, requirements, trust
-from moulin.iceberg.rest.commit.engine_files import TableFolder, check_statistics
+from moulin.iceberg.rest.commit.engine_files import TableFolder, asked_location, check_statistics
 from moulin.iceberg.rest.commit.intake import take_in
 from moulin.iceberg.rest.commit.keyed_rows import Held, hold, take_in_keyed
 from moulin.iceberg.rest.commit.operations import CommitPlan, current, plan
@@ -36,8 +36,7 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.names import full_name
 from moulin.model.operations import DataOperation, Operation, RegionUse, SetProperties
-from moulin.model.tags import VERIFIED
-from moulin.storage import paths
+from moulin.model.tags import LOCATION, VERIFIED
 from moulin.table.read.quarantine import BELIEVED
 
 log = logging.getLogger("moulin.iceberg.rest")
@@ -154,19 +153,20 @@ class Attempt:
 
     def _create(self, request: TableRequest) -> None:
         """Make the table; rows that come with it are a version of their own, right after."""
-        root = location(self.context.store, "x").removesuffix("x")
-        new = create.from_updates(request.wanted, root)
+        new = create.from_updates(self.context, request.wanted)
         current(request.wanted)  # what cannot be taken is refused before anything is made
         try:
             state = self.catalog.create_table(request.database, request.name, new)
         except AlreadyExists as error:
             raise already_exists(self.lake, "Table", request.database, request.name) from error
         self.made.append(state.id)
-        base: Json = {"refs": {}, "snapshots": [], "location": f"{root}{paths.table_prefix(state.id)}"}
-        self._add(state, plan(state, request.wanted, base), base, request)
+        base: Json = {"refs": {}, "snapshots": [], "location": table_location(self.context.store, state)}
+        asked = state.properties.get(LOCATION)
+        self._add(state, plan(state, request.wanted, base, asked), base, request)
 
     def _update(self, request: TableRequest, state: TableState, base: Json, append: FreeAppend | None) -> None:
-        planned = plan(state, request.wanted, base)
+        asked = asked_location(self.context, state.id, request.wanted.location)
+        planned = plan(state, request.wanted, base, asked)
         check_statistics(TableFolder(self.context, state), request.wanted.statistics.values())
         self._add(state, planned, base, request, append)
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from uuid import UUID
 
 from fastapi import APIRouter
@@ -13,9 +14,10 @@ from fastapi.responses import JSONResponse, Response
 from moulin.catalog.objects.tables import NewTable
 from moulin.errors import AlreadyExists, InvalidInput, Unsupported
 from moulin.iceberg.format import metadata as documents
-from moulin.iceberg.format.locations import location
+from moulin.iceberg.format.locations import table_location
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit import shapes
+from moulin.iceberg.rest.commit.engine_files import asked_location
 from moulin.iceberg.rest.commit.updates import Wanted, new_properties
 from moulin.iceberg.rest.credentials import Borrower, BorrowerOf, lend
 from moulin.iceberg.rest.requests import Body, LakeOf, field, texts
@@ -31,7 +33,9 @@ from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, SortOrder
 from moulin.model.names import check_name
 from moulin.model.schema.schema import key_names, make_schema
 from moulin.model.schema.values import Schema
+from moulin.model.tags import LOCATION
 from moulin.storage import modes, paths
+from moulin.table.context import Context
 
 router = APIRouter()
 
@@ -40,7 +44,6 @@ router = APIRouter()
 def create_table(lake: LakeOf, borrower: BorrowerOf, namespace: str, body: Body) -> Response:
     database = namespaces.find(lake, namespace).name
     name = check_name(field(body, "name", str), "table")
-    field(body, "location", str, None)  # a wish, which the answer overrides: the location is the catalog's to choose
     schema = shapes.read_schema(field(body, "schema", dict))
     spec, order = field(body, "partition-spec", dict, None), field(body, "write-order", dict, None)
     new = describe(
@@ -50,6 +53,7 @@ def create_table(lake: LakeOf, borrower: BorrowerOf, namespace: str, body: Body)
         new_properties(texts(body, "properties")),
         new_id(),
     )
+    new = placed(lake.context, new, field(body, "location", str, None))
     if field(body, "stage-create", bool, False):
         return _staged(lake, borrower, database, name, new)
     assert new.id is not None
@@ -80,7 +84,14 @@ def describe(
     return new
 
 
-def from_updates(wanted: Wanted, store_location: str) -> NewTable:
+def placed(context: Context, new: NewTable, where: str | None) -> NewTable:
+    """The table with the location that an engine asks for, if it does."""
+    assert new.id is not None
+    asked = asked_location(context, new.id, where)
+    return new if asked is None else replace(new, properties={**new.properties, LOCATION: asked})
+
+
+def from_updates(context: Context, wanted: Wanted) -> NewTable:
     """The table that the updates of a commit with assert-create describe."""
     if wanted.uuid is None:
         table_id = new_id()
@@ -89,9 +100,6 @@ def from_updates(wanted: Wanted, store_location: str) -> NewTable:
             table_id = UUID(wanted.uuid)
         except ValueError:
             raise InvalidInput(f"{wanted.uuid!r} is no UUID.") from None
-    address = f"{store_location}{paths.table_prefix(table_id)}"
-    if wanted.location is not None and wanted.location.rstrip("/") != address:
-        raise Unsupported(f"The table lies in {address}, as it was staged: leave its location out.")
     if not isinstance(wanted.schema, Schema):
         raise InvalidInput("A new table needs add-schema and set-current-schema.")
     first = wanted.schemas[0]  # what the transaction made of it later is a change of the new table
@@ -103,7 +111,7 @@ def from_updates(wanted: Wanted, store_location: str) -> NewTable:
     new = describe(first, spec, order, new_properties(properties), table_id)
     if not shapes.same_fields(new.schema, first):
         raise InvalidInput("The columns of a new table have the ids that staging it gave: top-level ones from 1 on.")
-    return new
+    return placed(context, new, wanted.location)
 
 
 def as_state(database: str, name: str, new: NewTable) -> TableState:
@@ -137,7 +145,7 @@ def _staged(lake: Lake, borrower: Borrower, database: str, name: str, new: NewTa
     if taken_by(lake, database, name):
         raise already_exists(lake, "Table", database, name)
     state = as_state(database, name, new)
-    address = location(lake.store, paths.table_prefix(state.id))
+    address = table_location(lake.store, state)
     _make_folders(lake, state.id)
     chosen = documents.format_version(state)
     metadata = documents.table_metadata(state, chosen, address, state.created_at, [], [])

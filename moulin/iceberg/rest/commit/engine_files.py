@@ -1,6 +1,6 @@
 """Files that an engine wrote for a snapshot: found below the table's folder, read, checked."""
 
-# Decisions: docs/decisions/0065, docs/decisions/0112
+# Decisions: docs/decisions/0065, docs/decisions/0112, docs/decisions/0631
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from moulin.errors import Corrupt, InvalidInput, NotFound, Unsupported
 from moulin.formats import position_deletes
 from moulin.iceberg.format.avro import read_avro
 from moulin.iceberg.format.json import Json
-from moulin.iceberg.format.locations import location
+from moulin.iceberg.format.locations import location, table_location
 from moulin.iceberg.format.manifests import ADDED, DELETED, source_type
 from moulin.model.entities import TableState
 from moulin.model.layout.bounds import bound_to_bytes
@@ -74,6 +74,13 @@ class Folder:
         except NotFound:
             raise InvalidInput(f"{where} is not there: write files before the commit that names them.") from None
 
+    def etag(self, where: object) -> str:
+        """What the store says of the content of a file; empty where it says nothing."""
+        try:
+            return self._store.head(self.path(where)).etag or ""
+        except NotFound:
+            raise InvalidInput(f"{where} is not there: write files before the commit that names them.") from None
+
     def avro(self, where: object) -> tuple[list[Json], dict[str, str]]:
         try:
             return read_avro(self.read(where), str(where))
@@ -91,6 +98,7 @@ class TableFolder(Folder):
         super().__init__(context.store, paths.table_prefix(state.id))
         self._context, self._state = context, state
         self._bases: list[tuple[str, UUID]] | None = None
+        self.location = table_location(context.store, state)
 
     def path(self, where: object) -> str:
         if isinstance(where, str):
@@ -106,12 +114,8 @@ class TableFolder(Folder):
     def based(self, where: str) -> str | None:
         """The path behind a location below a base path; None when it lies below none."""
         if self._bases is None:
-            found = [(root, one.id) for one in self._context.catalog.bases() for root in spellings(f"{one.uri}/")]
-            self._bases = sorted(found, key=lambda one: -len(one[0]))  # of two around each other the inner one
-        for root, base_id in self._bases:
-            if where.startswith(root):
-                return paths.base_path(base_id, where.removeprefix(root))
-        return None
+            self._bases = base_roots(self._context)
+        return _below(self._bases, where)
 
     def _is_beside(self, path: str) -> bool:
         """Whether a file lies in the folder of a live segment of the table."""
@@ -130,6 +134,44 @@ class TableFolder(Folder):
                 if where.startswith(root) and paths.parse_segment_path(path) is not None:
                     return paths.checked(path)
         return self.path(where)
+
+
+def asked_location(context: Context, table_id: UUID, where: str | None) -> str | None:
+    """A location that an engine asks for, as it spelled it; None for the table's own folder.
+
+    Raises InvalidInput for one that does not lie below a base path.
+    """
+    if where is None:
+        return None
+    where = where.rstrip("/")
+    own = location(context.store, paths.table_prefix(table_id))
+    if where in spellings(own):
+        return None
+    if "://" not in where and not where.startswith(("/", "file:/")):
+        raise InvalidInput(f"Location {where!r} is relative: give the whole address, or leave it out.")
+    path = _below(base_roots(context), where)
+    if path is None:
+        raise InvalidInput(
+            f"Location {where!r} does not lie below a base path of the lake: register one with `moulin base add`, or "
+            "leave the location out."
+        )
+    if paths.is_in_moved_folder(path):
+        raise InvalidInput(f"Location {where!r} lies in a folder in which a lake keeps segments: choose another.")
+    return where
+
+
+def base_roots(context: Context) -> list[tuple[str, UUID]]:
+    """The addresses of base paths in all spellings; of two around each other the inner one comes first."""
+    found = [(root, one.id) for one in context.catalog.bases() for root in spellings(f"{one.uri}/")]
+    return sorted(found, key=lambda one: -len(one[0]))
+
+
+def _below(roots: Sequence[tuple[str, UUID]], where: str) -> str | None:
+    """The path behind a location below one of these roots; None when it lies below none."""
+    for root, base_id in roots:
+        if where.startswith(root):
+            return paths.base_path(base_id, where.removeprefix(root))
+    return None
 
 
 def check_statistics(folder: Folder, files: Iterable[Json | None]) -> None:
@@ -258,6 +300,7 @@ __all__ = [
     "Entries",
     "Folder",
     "TableFolder",
+    "asked_location",
     "check_statistics",
     "checked_partition",
     "deleted_positions",

@@ -1,6 +1,6 @@
 """What the updates of a commit come to: the lake's own operations on one table. What no operation does is a 400."""
 
-# Decisions: docs/decisions/0161, docs/decisions/0504
+# Decisions: docs/decisions/0161, docs/decisions/0504, docs/decisions/0632
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, SortOrder
 from moulin.model.operations import AlterSchema, Operation, Overwrite, Restore, SetProperties, SetSortOrder
 from moulin.model.schema.change import ReplaceColumns
 from moulin.model.schema.values import StructType
-from moulin.model.tags import MAIN, REF_OPTIONS, REF_PREFIX, Ref, is_internal
+from moulin.model.tags import LOCATION, MAIN, REF_OPTIONS, REF_PREFIX, ExpiredSnapshots, Ref, is_internal
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +31,18 @@ class CommitPlan:
     snapshot: Json | None
 
 
-def plan(state: TableState, wanted: Wanted, base: Json) -> CommitPlan:
-    """What the updates come to for an existing table, whose metadata is `base`."""
-    location = base["location"]
+def plan(state: TableState, wanted: Wanted, base: Json, asked: str | None) -> CommitPlan:
+    """What the updates come to for an existing table, whose metadata is `base`.
+
+    `asked` is the location that they ask for, None for the table's own folder.
+    """
     if wanted.uuid not in (None, str(state.id)):
         raise InvalidInput(f"The UUID of {state.full_name} is {state.id}, and stays.")
-    moved = wanted.location is not None and wanted.location.rstrip("/") != location
     if wanted.replaces and wanted.schema is None and not wanted.snapshots:
         raise Unsupported(
             f"The branch {MAIN!r} of {state.full_name} stays: it goes only with a current schema, as REPLACE TABLE "
             "sends it, or with new rows. Delete the rows, or drop the table."
         )
-    anew = wanted.replaces or (not base["refs"] and wanted.schema is not None)
-    if moved and not anew:  # a table that begins anew gets the place that the catalog chose
-        raise Unsupported(f"{state.full_name} lies in {location}, and stays there.")
     rolling_back = wanted.main is not None and not wanted.snapshots
     snapshot = None if rolling_back else current(wanted)
     empty = not base["refs"].get(MAIN) and not state.schema.identifier_field_ids
@@ -57,6 +55,10 @@ def plan(state: TableState, wanted: Wanted, base: Json) -> CommitPlan:
     removed = tuple(key for key in wanted.removed if key in state.properties)
     if any(is_internal(key) for key in removed):
         raise InvalidInput("Branches, tags and statistics are removed by updates of their own, not as properties.")
+    if wanted.location is not None and asked is None and LOCATION in state.properties:
+        removed = (*removed, LOCATION)
+    elif wanted.location is not None and asked is not None and asked != state.properties.get(LOCATION):
+        changed[LOCATION] = asked
     named, unnamed = _settings(state, wanted, base)
     changed, removed = {**changed, **named}, (*removed, *unnamed)
     if changed or removed:
@@ -177,11 +179,33 @@ def _settings(state: TableState, wanted: Wanted, base: Json) -> tuple[dict[str, 
             raise InvalidInput(f"The table has no snapshot {snapshot_id}, or no longer: it cannot get statistics.")
         else:
             changed[key] = json.dumps(statistics, sort_keys=True)
+    changed |= _expired(state, wanted, base)
     stored = state.properties
     return (
         {key: value for key, value in changed.items() if stored.get(key) != value},
         tuple(key for key in removed if key in stored),
     )
+
+
+def _expired(state: TableState, wanted: Wanted, base: Json) -> dict[str, str]:
+    """What is noted of snapshots that go: versions before the oldest that stays, and which of the later ones.
+
+    Ids that the table does not have are passed over: they went before.
+    """
+    listed = {one["snapshot-id"]: int(one["summary"][documents.VERSION_KEY]) for one in base["snapshots"]}
+    gone = listed.keys() & set(wanted.expired)
+    if not gone:
+        return {}
+    refs = {name: ref["snapshot-id"] for name, ref in base["refs"].items() if wanted.refs.get(name, ref) is not None}
+    refs |= {name: ref["snapshot-id"] for name, ref in wanted.refs.items() if ref is not None}
+    if held := sorted(name for name, snapshot_id in refs.items() if snapshot_id in gone):
+        raise InvalidInput(f"Snapshot {refs[held[0]]} is named {held[0]!r}, and stays: remove or move that ref first.")
+    before = ExpiredSnapshots.of(state.properties)
+    named = {snapshot_id for name, snapshot_id in refs.items() if name != MAIN}
+    staying = [version for one, version in listed.items() if one not in gone and one not in named]
+    oldest = max(before.before, min(staying, default=state.head_version))
+    later = {one for one in gone | (before.ids & listed.keys()) if listed[one] >= oldest}
+    return ExpiredSnapshots(oldest, frozenset(later)).properties()
 
 
 def _changed_spec(state: TableState, wanted: Wanted) -> PartitionSpec | None:

@@ -12,6 +12,7 @@ from pyiceberg.exceptions import ValidationError as IcebergError
 from moulin.errors import InvalidInput, Unsupported
 from moulin.iceberg.format import pyiceberg_values
 from moulin.iceberg.format.json import Json
+from moulin.model.branch_ids import next_schema_id
 from moulin.model.entities import TableState
 from moulin.model.layout.partition import FIRST_FIELD_ID, adopt_spec, call_text, parse_spec
 from moulin.model.layout.partition_spec import IdentityTransform, PartitionField, PartitionSpec
@@ -107,7 +108,7 @@ def schema_changes(state: TableState, wanted: Schema) -> tuple[tuple[SchemaChang
     sources = [f.source_id for spec in state.specs.values() for f in spec.fields]
 
     def apply() -> Schema:
-        next_id = max(state.schemas) + 1
+        next_id = next_schema_id(state.schemas, state.last_column_id)
         return apply_changes(state.schema, state.last_column_id, changes, schema_id=next_id, partition_sources=sources)[
             0
         ]

@@ -64,6 +64,7 @@ class Wanted:
     main: int | None = None
     replaces: bool = False  # what main has goes: the table begins anew, with its name and its history
     refs: dict[str, Json | None] = field(default_factory=dict)  # other branches and tags; None removes one
+    expired: list[int] = field(default_factory=list)  # ids of snapshots
     statistics: dict[str, Json | None] = field(default_factory=dict)  # by the property that keeps them; None removes it
 
 
@@ -211,9 +212,11 @@ def _format(wanted: Wanted, update: Json) -> None:
     wanted.format_version = member(update, "format-version", int)
 
 
-def _nothing(wanted: Wanted, update: Json) -> None:
-    """Snapshots that an engine expires: what is kept, and for how long, is the lake's to say."""
-    member(update, "snapshot-ids", list)
+def _remove_snapshots(wanted: Wanted, update: Json) -> None:
+    ids = member(update, "snapshot-ids", list)
+    if not all(isinstance(one, int) and not isinstance(one, bool) for one in ids):
+        raise InvalidInput("'snapshot-ids' is an array of numbers.")
+    wanted.expired += ids
 
 
 _READERS: Final[dict[object, Callable[[Wanted, Json], None]]] = {
@@ -227,7 +230,7 @@ _READERS: Final[dict[object, Callable[[Wanted, Json], None]]] = {
     "set-default-sort-order": _set_order,
     "add-snapshot": _add_snapshot,
     "set-snapshot-ref": _set_ref,
-    "remove-snapshots": _nothing,
+    "remove-snapshots": _remove_snapshots,
     "remove-snapshot-ref": _remove_ref,
     "set-location": _location,
     "set-properties": _set_properties,
