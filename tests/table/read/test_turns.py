@@ -53,7 +53,7 @@ def test_scans_count_while_their_callers_wait(tmp_path: Path, monkeypatch: pytes
         next(batches)
         assert TURNS.scans == 0, "the caller has the rows, and may take its time"
         batches.close()
-        assert seen == [1]
+        assert [scans > 0 for scans in seen] == [True]
         assert table.scan().to_arrow().num_rows == 100
         monkeypatch.setattr(units.UnitReader, "__call__", lambda *_: 1 / 0)
         for limit in (None, 5):
@@ -106,7 +106,7 @@ def test_the_plan_of_a_scan_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         table.append(rows(0, 100))
         monkeypatch.setattr(Scan, "_planned", spied)
         assert table.scan().to_arrow().num_rows == 100
-        assert table.scan(limit=5).count() == 5
+        assert sum(batch.num_rows for batch in table.scan(limit=5)) == 5
     assert len(seen) == 2
     assert all(seen)
     assert TURNS.scans == 0
