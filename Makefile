@@ -17,7 +17,7 @@ compile = UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile -q --unive
 any_runtime = -e '/ import runtime_version as /d' -e '/^_runtime_version\./,/^\)/d' -e '/^GRPC_GENERATED_VERSION/,/^    \)$$/d'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check format bench bench-peers docs proto lock clean
+.PHONY: help setup demo test test-long check format bench bench-peers docs lab proto lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ docs: .venv/.docs ## Build the site into .venv/site
 	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build -q
 	@echo "Open .venv/site/start.html"
 
+lab: .venv/.lab ## Open the notebook in JupyterLab
+	.venv/lab/bin/jupyter lab lab/moulin.ipynb $(ARGS)
+
 proto: .venv/.test ## Generate moulin/_proto from proto/
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=moulin/_proto --pyi_out=moulin/_proto $$(find proto -name '*.proto')
 	$(BIN)/python -m grpc_tools.protoc -I proto --grpc_python_out=moulin/_proto $$(grep -l '^service' -r proto)
@@ -61,7 +64,7 @@ proto: .venv/.test ## Generate moulin/_proto from proto/
 
 lock: $(BIN)/uv ## Write the locks anew (ARGS=--upgrade moves to the newest versions)
 	@$(call compile,pyproject.toml --extra spark --extra serve --extra postgres $(ARGS) -o requirements/demo.lock)
-	@$(call compile,pyproject.toml --extra spark --extra serve --extra postgres --extra duckdb --extra shell --extra connect --group test $(ARGS) -c requirements/demo.lock -o requirements/test.lock)
+	@$(call compile,pyproject.toml --extra spark --extra serve --extra postgres --extra duckdb --extra shell --extra connect --extra mcp --group test $(ARGS) -c requirements/demo.lock -o requirements/test.lock)
 	@$(call compile,pyproject.toml --extra spark --extra serve --extra postgres --group bench $(ARGS) -c requirements/test.lock -o requirements/bench.lock)
 	@$(call compile,--group java $(ARGS) -c requirements/test.lock -o requirements/java.lock)
 	@$(call compile,--group adbc $(ARGS) -o requirements/adbc.lock)
@@ -69,6 +72,7 @@ lock: $(BIN)/uv ## Write the locks anew (ARGS=--upgrade moves to the newest vers
 	@$(call compile,--group dbt $(ARGS) -o requirements/dbt.lock)
 	@$(call compile,--group schemathesis $(ARGS) -o requirements/schemathesis.lock)
 	@$(call compile,--group docs $(ARGS) -o requirements/docs.lock)
+	@$(call compile,pyproject.toml --extra duckdb --group lab $(ARGS) -c requirements/test.lock -o requirements/lab.lock)
 
 clean: ## Remove .venv and everything that was generated
 	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
@@ -108,4 +112,12 @@ $(BIN)/uv:
 	@echo "Installing what the site is built with ..."
 	@$(BIN)/python -m venv .venv/docs
 	@$(BIN)/uv pip install -q -p .venv/docs/bin/python -r requirements/docs.lock || .venv/docs/bin/python -m pip install -q -r requirements/docs.lock
+	@touch $@
+
+# Its own environment, too: JupyterLab brings a hundred packages.
+.venv/.lab: requirements/lab.lock pyproject.toml | $(BIN)/uv
+	@echo "Installing JupyterLab ..."
+	@$(BIN)/python -m venv .venv/lab
+	@$(BIN)/uv pip install -q -p .venv/lab/bin/python -r requirements/lab.lock || .venv/lab/bin/python -m pip install -q -r requirements/lab.lock
+	@$(BIN)/uv pip install -q -p .venv/lab/bin/python --no-deps -e . || .venv/lab/bin/python -m pip install -q --no-deps -e .
 	@touch $@

@@ -617,6 +617,9 @@ class Catalog:
         return regions.find(self.pool, table_id, value)
 
     def claim_region(self, table_id: UUID, number: int, owner: str) -> Region:
+        changed = regions.changed_version(self.pool, table_id)
+        if changed > self.published_version():
+            self.publisher.publish()  # should the catalog be lost, the log must be that of the region as it is now
         return regions.claim(self.pool, table_id, number, owner)
 
     def release_region(self, table_id: UUID, number: int, epoch: int) -> None:

@@ -78,6 +78,16 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             "Load files into a table, each once: run it again when it was interrupted, or when there are new files.",
             needs=(_SPARK,),
         ),
+        "history": Entry(
+            "tables.history",
+            "Show the versions of the lake, newest first, and what each did to which table.",
+            whole=True,
+        ),
+        "completion": Entry(
+            "completion",
+            "Print a script that has a shell complete commands, options, and the names of databases and tables.",
+            whole=True,
+        ),
         "get": Entry("tables.get", "Show the row of a key; exit 1 if it does not exist."),
         "collect": Entry(
             "services.ingest",
@@ -108,6 +118,11 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             "Serve the lake: gRPC on 9560, HTTP and the console on 8181. SIGTERM drains and stops.",
             needs=(_SERVE,),
             whole=True,
+        ),
+        "mcp": Entry(
+            "agents.server",
+            "Serve the lake to agents on standard input and output (MCP): list tables, describe them, query read-only.",
+            needs=(Need("mcp"), *_ENGINES),
         ),
         "sql-server": Entry(
             "services.sql_server",

@@ -1,6 +1,6 @@
 """What commands need beyond the package itself: extras, and Java. Looked for before anything is done."""
 
-# Decisions: docs/decisions/0244
+# Decisions: docs/decisions/0244, docs/decisions/0673
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "uvicorn",
         ),
         "duckdb": ("duckdb",),
+        "mcp": ("mcp",),
         "shell": ("prompt_toolkit",),
         "spark": ("opentelemetry.proto", "pandas", "pyspark"),
         "connect": ("google.rpc", "grpc", "grpc_status", "pandas", "pyspark", "zstandard"),

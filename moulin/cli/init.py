@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from moulin.cli.help import examples
 from moulin.cli.options import Json, open_lake
 from moulin.cli.output import say
 
 
 def register(root: typer.Typer) -> None:
-    root.command()(init)
+    root.command(epilog=examples("moulin --lake ./other init", "moulin --lake ./telemetry init --otel"))(init)
 
 
 def init(

@@ -15,8 +15,10 @@ import typer
 
 import moulin
 from moulin.cli.commands import COMMANDS, LazyGroup
+from moulin.cli.documents import ReaderGone, flush
+from moulin.cli.help import examples
 from moulin.cli.options import Address, options_of_environment, parse_options, require_main
-from moulin.cli.output import ReaderGone, complain, flush, say
+from moulin.cli.output import complain, say
 from moulin.errors import MoulinError
 
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
@@ -27,6 +29,11 @@ app = typer.Typer(
     help="A lakehouse engine: rows in, sorted Parquet out, one SQL transaction per commit.",
     no_args_is_help=True,
     add_completion=False,
+    epilog=examples(
+        "moulin --lake ./lake init",
+        'moulin --lake ./lake sql "select 1" --engine duckdb',
+        "moulin --lake postgresql://host/catalog --storage s3://bucket/lake table list shop",
+    ),
     pretty_exceptions_enable=False,
 )
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,10 +23,44 @@ from moulin.storage.store import open_store
 if TYPE_CHECKING:
     from moulin.lake import Lake
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-TableName = Annotated[str, typer.Argument(metavar="TABLE", help="database.table")]
-DatabaseName = Annotated[str, typer.Argument(metavar="DATABASE")]
-ViewName = Annotated[str, typer.Argument(metavar="VIEW", help="database.view")]
+
+def _databases(context: typer.Context, incomplete: str) -> list[str]:
+    return _offered(context, incomplete, lambda lake: (one.name for one in lake.databases()))
+
+
+def _tables(context: typer.Context, incomplete: str) -> list[str]:
+    return _offered(context, incomplete, lambda lake: (f"{one.database}.{one.name}" for one in lake.tables()))
+
+
+def _views(context: typer.Context, incomplete: str) -> list[str]:
+    def names(lake: Lake) -> Iterator[str]:
+        for database in lake.databases():
+            yield from (f"{database.name}.{view.name}" for view in lake.views(database.name))
+
+    return _offered(context, incomplete, names)
+
+
+def _branches(context: typer.Context, incomplete: str) -> list[str]:
+    return _offered(context, incomplete, lambda lake: (one.name for one in lake.branches()))
+
+
+def _offered(context: typer.Context, incomplete: str, names: Callable[[Lake], Iterator[str]]) -> list[str]:
+    """What the lake has that begins so; nothing when it cannot be asked: whoever presses Tab wants no error."""
+    root = context.find_root()
+    try:
+        options = {**options_of_environment(), **parse_options(root.params.get("storage_option") or [])}
+        root.obj = Address(root.params.get("lake"), root.params.get("storage"), options)
+        with open_lake(context) as lake:
+            return [name for name in names(lake) if name.startswith(incomplete)]
+    except Exception:  # noqa: BLE001 - see above
+        return []
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print a JSON document, for scripts.")]
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help="database.table", autocompletion=_tables)]
+DatabaseName = Annotated[str, typer.Argument(metavar="DATABASE", autocompletion=_databases)]
+ViewName = Annotated[str, typer.Argument(metavar="VIEW", help="database.view", autocompletion=_views)]
+BranchName = Annotated[str, typer.Argument(metavar="BRANCH", autocompletion=_branches)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")]
 All = Annotated[bool, typer.Option("--all", help="Also what was dropped and is in its grace window.")]
 Limit = Annotated[

@@ -1,4 +1,4 @@
-"""What commands print: Rich tables for people, one JSON document for scripts.
+"""What commands print: Rich tables for people, one JSON document for scripts (`documents`).
 
 Text is made printable (`moulin.printable`) on its way out, wherever it goes; JSON says the same values by its own
 escapes. Text is wrapped at terminals only.
@@ -8,12 +8,7 @@ escapes. Text is wrapped at terminals only.
 
 from __future__ import annotations
 
-import json
-import math
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,18 +16,16 @@ from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableT
 from rich.markup import escape
 from rich.segment import Segment
 
-from moulin.printable import printable, printable_json
+from moulin.cli.documents import ReaderGone, write_document, write_event, write_rows
+from moulin.cli.values import moment, shown, words
+from moulin.printable import printable
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from moulin.model.entities import Tombstone
 
 _UNWRAPPED = 1_000_000
 _PAGE = 1_000  # rows of one table on the screen: a longer list is several tables, so that it needs no memory
 _NARROWEST = 10  # a column that is folded keeps this width, or its name's
-
-
-class ReaderGone(Exception):
-    """Nobody reads what is printed any more, as with `| head`. No OSError: typer would make a failure of it."""
 
 
 class Screen(Console):
@@ -67,14 +60,19 @@ console = Screen(highlight=False, emoji=False)
 errors = Screen(stderr=True, highlight=False, emoji=False)
 
 
-def show_rows(rows: Iterable[Mapping[str, Any]], as_json: bool, *, title: str | None = None, empty: str = "") -> None:
-    """Rows as a table, or as a JSON list with a row per line. They are taken and printed by and by."""
+def show_rows(
+    rows: Iterable[Mapping[str, Any]], as_json: bool, *, title: str | None = None, empty: str = "", data: bool = False
+) -> None:
+    """Rows as a table, or as a JSON document with a row per line. They are taken and printed by and by.
+
+    `data`: they are rows of somebody's table, whose column names are shown as they are.
+    """
     if as_json:
-        _write_json(rows)
+        write_rows(rows)
         return
     left, found = iter(rows), False
     while page := list(islice(left, _PAGE)):
-        _show_page(page, None if found else title)
+        _show_page(page, None if found else title, data)
         found = True
     if not found:
         console.print(printable(empty) or "Nothing to show.", markup=False)
@@ -92,16 +90,17 @@ def show_limited(
     total: int | None = None,
     empty: str = "",
     advice: str = "--limit 0 shows all",
+    data: bool = False,
 ) -> None:
     """The first rows, and to people how many there are beyond; `total` when it is known.
 
     Without it, up to `COUNTED_ROWS` of those that `rows` has beyond are counted. Without a limit, all are shown.
     """
     if limit is None:
-        show_rows(rows, as_json, empty=empty)
+        show_rows(rows, as_json, empty=empty, data=data)
         return
     left = iter(rows)
-    show_rows(islice(left, limit), as_json, empty=empty)
+    show_rows(islice(left, limit), as_json, empty=empty, data=data)
     if as_json or next(left, None) is None:
         return
     beyond = 1 + sum(1 for _ in islice(left, COUNTED_ROWS - 1)) if total is None else total - limit
@@ -109,12 +108,12 @@ def show_limited(
     console.print(f"The first {limit:,} rows; {beyond:,} {more} not shown, {advice}.", style="dim", markup=False)
 
 
-def _show_page(rows: Sequence[Mapping[str, Any]], title: str | None) -> None:
+def _show_page(rows: Sequence[Mapping[str, Any]], title: str | None, data: bool) -> None:
     from rich.cells import cell_len
     from rich.table import Table as RichTable
 
-    names = {name: printable(name) for name in rows[0]}
-    cells = [[printable(shown(value)) for value in row.values()] for row in rows]
+    names = {name: printable(name if data else words(name)) for name in rows[0]}
+    cells = [[printable(shown(value, data=data)) for value in row.values()] for row in rows]
     least = 1
     for number, name in enumerate(names.values()):
         widest = max(cell_len(row[number]) for row in cells)
@@ -142,12 +141,14 @@ def _show_records(names: Mapping[str, str], cells: Sequence[Sequence[str]], titl
     console.print(f"{len(names)} columns are too wide for this terminal, so each value has a line.", style="dim")
 
 
-def show_values(values: Mapping[str, Any], as_json: bool) -> None:
-    """One thing: a line per value, or a JSON object."""
+def show_values(values: Mapping[str, Any], as_json: bool, *, data: bool = False) -> None:
+    """One thing: a line per value, or a document. `data` as in `show_rows`."""
     if as_json:
-        show_json(values)
+        write_document(values)
         return
-    _show_lines({printable(name): printable(shown(value)) for name, value in values.items()})
+    _show_lines(
+        {printable(name if data else words(name)): printable(shown(one, data=data)) for name, one in values.items()}
+    )
 
 
 def _show_lines(values: Mapping[str, str]) -> None:
@@ -156,67 +157,27 @@ def _show_lines(values: Mapping[str, str]) -> None:
         console.print(f"[bold]{escape(name.ljust(width))}[/bold]  {escape(value)}")
 
 
-def show_json(value: Any) -> None:
-    """One document, on several lines."""
-    _write(printable_json(_dumped(value, indent=2)) + "\n")
-
-
-def _write_json(rows: Iterable[Mapping[str, Any]]) -> None:
-    opened = False
-    for row in rows:
-        _write((",\n  " if opened else "[\n  ") + printable_json(_dumped(row)))
-        opened = True
-    _write("\n]\n" if opened else "[]\n")
-
-
-def _write(text: str) -> None:
-    try:
-        sys.stdout.write(text)
-    except BrokenPipeError:
-        raise ReaderGone from None
-
-
-def flush() -> None:
-    """Write what is still in memory, so that an error is noticed."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise ReaderGone from None
-
-
-def json_text(value: Any) -> str:
-    """A value as JSON on one line."""
-    return _dumped(value)
-
-
-def _dumped(value: Any, indent: int | None = None) -> str:
-    """JSON as the standard has it: numbers that it does not know are text."""
-    try:
-        return json.dumps(value, default=_as_json, indent=indent, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        return json.dumps(_without_nan(value), default=_as_json, indent=indent, ensure_ascii=False)
-
-
-def _as_json(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Mapping):
-        return {key: _without_nan(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(one) for one in value]
-    return value
-
-
 def say(text: str, as_json: bool = False, **values: Any) -> None:
     """A sentence for people; with `as_json`, the values alone."""
     if as_json:
-        show_json(values)
+        write_document(values)
     else:
         console.print(printable(text, keep="\n"), markup=False)
+
+
+def say_dropped(kind: str, command: str, name: str, tombstone: Tombstone | None, as_json: bool) -> None:
+    """What can be brought back, and until when; without a tombstone, it is gone."""
+    until = moment(tombstone.delete_at) if tombstone else None
+    back = f"; `moulin {command} resurrect {name}` works until {shown(until)}." if until else ", for good."
+    say(f"{kind} {name} is dropped{back}", as_json, name=name, until=until)
+
+
+def report(event: str, text: str, as_json: bool, **values: Any) -> None:
+    """What just happened in a process that goes on: a sentence, or a document on a line of its own."""
+    if as_json:
+        write_event({"event": event, **values})
+    else:
+        say(text)
 
 
 def complain(sentence: str) -> None:
@@ -239,47 +200,3 @@ def print_logs() -> None:
 
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(Printable())
-
-
-def shown(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,}"
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, Mapping):
-        return ", ".join(f"{k}={v}" for k, v in value.items())
-    return str(value)
-
-
-def size(count: int) -> str:
-    """Bytes for people."""
-    amount = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(amount) < 1024:
-            return f"{amount:,.0f} {unit}" if unit == "B" else f"{amount:,.1f} {unit}"
-        amount /= 1024
-    return f"{amount:,.1f} TiB"
-
-
-def moment(nanos: int | None) -> str | None:
-    """A stored time as text, UTC."""
-    if nanos is None:
-        return None
-    return datetime.fromtimestamp(nanos / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-@contextmanager
-def progress(text: str, *, quiet: bool = False) -> Iterator[Progress]:
-    """A progress bar on standard error, gone when done; nothing with `quiet` or when nobody watches."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as bar:
-        bar.add_task(escape(text), total=None)
-        yield bar

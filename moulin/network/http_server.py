@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from moulin.errors import Unavailable
 from moulin.network.connections import Connections, Listener
 from moulin.network.limits import Limits
-from moulin.network.protocol import GuardedProtocol
+from moulin.network.protocol import IDLE_SECONDS, GuardedProtocol
 
 _BACKLOG = 256
 
@@ -60,5 +60,6 @@ def configure(
         server_header=False,
         ssl_certfile=certificate or None,
         ssl_keyfile=key or None,
+        timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=max(1, int(drain_seconds)),
     )

@@ -1,9 +1,10 @@
 """HTTP/1.1 with time-outs: for the head of a request, for its body, and for reading an answer.
 
-A head must be complete `header_seconds` after the connection was made, or after the answer before it. A body has
-`body_seconds`, and a second more for every `SLOWEST` bytes that came, so that a large one on a slow line is taken and
-one that trickles is not. While the app is slow to read, the client's time stands still. An answer that the client does
-not read for `body_seconds` is cut off.
+A head must be complete `header_seconds` after the connection was made, or after its first byte came on one that was
+answered before: until then the connection is idle, for `IDLE_SECONDS` at most. A body has `body_seconds`, and a second
+more for every `SLOWEST` bytes that came, so that a large one on a slow line is taken and one that trickles is not.
+While the app is slow to read, the client's time stands still. An answer that the client does not read for
+`body_seconds` is cut off.
 """
 
 # Decisions: docs/decisions/0221
@@ -19,6 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from moulin.network.connections import Accepted, Connections
 
 SLOWEST: Final = 4096
+IDLE_SECONDS: Final = 75  # clients that pause between requests keep their connection; most give it up sooner themselves
 _HEAD, _BODY = "head", "body"
 _PHASES: Final = {h11.IDLE: _HEAD, h11.SEND_BODY: _BODY}
 _LATE: Final = b"The request did not arrive in time: send it again, faster."
@@ -88,6 +90,8 @@ class GuardedProtocol(H11Protocol):
     def _watch(self) -> None:
         """Note what is waited for, and until when."""
         phase = _PHASES.get(self.conn.their_state)
+        if phase is _HEAD and self.finished and not self.conn.trailing_data[0]:
+            phase = None  # idle: uvicorn ends that
         if phase is self._phase:
             return
         self._phase = phase

@@ -20,7 +20,7 @@ from moulin.table.find.index_files import SecondaryIndexes
 from moulin.table.find.locate import KeyIndexes
 from moulin.table.pins import Pins
 from moulin.table.ports import Exporter, Spark
-from moulin.table.runner import LocalRunner, TaskRunner
+from moulin.table.runner import LocalRunner, TaskRunner, WatchedRunner
 
 
 class OpenTable(Protocol):
@@ -62,6 +62,7 @@ class Context:
     pins: Pins = field(init=False)
     _bases: BasesStore | None = field(default=None, init=False)
     _spark: Spark | None = field(default=None, init=False)
+    on_slice: Callable[[int, int], None] | None = field(default=None, init=False)
     _closed: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -98,7 +99,11 @@ class Context:
         return self._spark
 
     def runner(self, size: int) -> TaskRunner:
-        """Spark for work of some size when it is at hand, else this process."""
+        """Spark for work of some size when it is at hand, else this process. `on_slice` hears of each slice."""
+        found = self._runner(size)
+        return found if self.on_slice is None else WatchedRunner(found, self.on_slice)
+
+    def _runner(self, size: int) -> TaskRunner:
         if size < self.config.merge_local_bytes:
             return LocalRunner()
         if self.starts_spark:

@@ -23,6 +23,8 @@ from moulin.model.columns import compute as pc
 from moulin.model.conflicts import Verdict
 from moulin.model.entities import BranchTable, TableState
 from moulin.model.facts import SegmentFacts
+from moulin.model.key.region import PROPERTY as REGIONS
+from moulin.model.key.region import RegionSpec, changed_at
 from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.layout.sort_rows import sort_indices
 from moulin.model.operations import Kind, RegionUse, Upsert
@@ -180,6 +182,20 @@ class _Publish:
         taken = [number for value, number in theirs.items() if value not in mine and number in mine.values()]
         return bool(common or taken)
 
+    def _refuse_divided(self, own: TableState, main: TableState) -> None:
+        """Rows of the branch are in regions that main no longer has."""
+        on_branch, on_main = (RegionSpec.of(state.schema, state.properties) for state in (own, main))
+        if not on_branch.is_as(on_main):
+            raise Conflict(
+                f"Table {main.full_name}: its keys were divided into other regions on main since version "
+                f"{self._branch.version}, and branch {self._branch.name} changed its rows. Begin a new branch, and "
+                "change them there.",
+                requirement=f"the regions of {main.full_name}",
+                expected=own.properties.get(REGIONS, "one"),
+                found=main.properties.get(REGIONS, "one"),
+                winner=changed_at(main.properties),
+            )
+
     def _refuse_replaced(self, table: BranchTable, main: TableState) -> None:
         for info in self._catalog.history(table.own_id):
             if info.version > table.since and info.kind in {kind.value for kind in _REPLACED}:
@@ -212,6 +228,7 @@ class _Publish:
         both = Comparison(context, self._branch.name, then, (own, sides[0]), (main, sides[1]))
         positions, regions = both.positions(), None
         if both.key is not None:
+            self._refuse_divided(own, main)
             both.refuse_common_keys()
             mine = {region.value: region.number for region in catalog.regions(main.id)}
             known = catalog.regions(own.id)

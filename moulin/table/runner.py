@@ -67,6 +67,19 @@ class LocalRunner:
             yield from in_turn(pool, run, slices)
 
 
+class WatchedRunner:
+    """Another runner; `on_slice` gets how many slices of a piece of work are done, and how many there are."""
+
+    def __init__(self, runner: TaskRunner, on_slice: Callable[[int, int], None]) -> None:
+        self._runner, self._on_slice = runner, on_slice
+
+    def map(self, kernel: Callable[[S], R], slices: Sequence[S], *, stopped: Callable[[], bool] = never) -> Iterator[R]:
+        self._on_slice(0, len(slices))
+        for number, result in enumerate(self._runner.map(kernel, slices, stopped=stopped), 1):
+            self._on_slice(number, len(slices))
+            yield result
+
+
 def in_turn(pool: ThreadPoolExecutor, function: Callable[[S], R], items: Sequence[S]) -> Iterator[R]:
     """The result of each item, in their order.
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from moulin.errors import InvalidInput
+from moulin.errors import FailedPrecondition, InvalidInput
+from moulin.model.key.region import PROPERTY as REGIONS
+from moulin.model.key.region import RegionSpec
 from moulin.model.operations import AlterSchema, SetPartitioning, SetProperties, SetSortOrder
 from moulin.model.schema.change import (
     AddColumn,
@@ -171,6 +173,31 @@ class TableSettings(TableHandle):
 
         self._writable()
         return cast(self._context, self._writable, self._keyed(), name, to_type(type, f"column {name}"), self._alter)
+
+    def set_regions(self, fields: Sequence[str] = ()) -> Outcome:
+        """Divide the keys of this table among writers by other fields from now on; without any, one writer has all.
+
+        Fields are transforms of key columns, such as "bucket(8, id)" or "area". Each combination of their values is a
+        region, which one process at a time may write. What was put before is flushed, puts wait, and no row is written
+        again: older segments are looked into by all regions. Fenced while another process has the table open for puts.
+
+        >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
+        >>> users.put({"name": "ann", "age": 41})
+        >>> _ = users.set_regions(["bucket(8, name)"])
+        >>> users.put({"name": "ann", "age": 42})
+        >>> users.properties["moulin.regions"], users.scan().to_pylist()
+        ('bucket(8, name)', [{'name': 'ann', 'age': 42}])
+        """
+        state, keyed = self._writable(), self._keyed()
+        if isinstance(fields, str):
+            raise InvalidInput(f"set_regions takes a list of fields: write [{fields!r}].")
+        text = ", ".join(fields)
+        if keyed is None:
+            raise FailedPrecondition(f"Table {state.full_name} has no primary key: only keys are divided into regions.")
+        RegionSpec.of(state.schema, {REGIONS: text})
+        if state.properties.get(REGIONS, "") == text:
+            return Outcome(state.head_version)
+        return Outcome(keyed.divide(text))
 
     def move_column(
         self, name: str, *, first: bool = False, after: str | None = None, before: str | None = None

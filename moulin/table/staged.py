@@ -95,7 +95,7 @@ class Staged:
         for piece in pieces(batches, self.state.schema, size):
             for value, part in keyed.spec.split(newest(key, piece)):
                 number = self.context.catalog.region(self.state.id, value).number
-                older = [] if self.everything else [s for s in self.segments if s.facts.region == number]
+                older = [] if self.everything else keyed.spec.searched(self.segments, number)
                 put_rows(self.context, self.state, self.draft, older, part, numbers, region=number)
                 rows += part.num_rows
         return rows

@@ -21,8 +21,17 @@ class Done:
     out: str
     err: str
 
-    def json(self) -> Any:
+    def document(self) -> Any:
+        """What --json printed, as it is."""
         return json.loads(self.out)
+
+    def json(self) -> Any:
+        """What --json printed, without what is around it: the list, the row, or the values."""
+        document = self.document()
+        if not isinstance(document, dict):
+            return document
+        assert document.pop("json_version") == 1
+        return next(iter(document.values())) if document.keys() in ({"rows"}, {"row"}) else document
 
 
 Run = Callable[..., Done]

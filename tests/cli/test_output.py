@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 import moulin
-from moulin.cli.output import Screen, complain, print_logs, say, show_json, show_limited, show_rows, show_values, warn
+from moulin.cli.documents import write_document
+from moulin.cli.output import Screen, complain, print_logs, say, show_limited, show_rows, show_values, warn
 from moulin.network.logs import JsonFormatter, TextFormatter
 from moulin.printable import printable
 from tests.cli.conftest import Run
@@ -73,13 +74,13 @@ def test_log_lines_show_control_characters(capsys: pytest.CaptureFixture[str]) -
 def test_json_is_valid_and_holds_the_values_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"text": HOSTILE, "bytes": b"\x00\xff", "nan": float("nan"), "list": [float("inf"), 1.5], "none": None}
     show_rows([row, row], True)
-    show_json(row)
+    write_document(row)
     printed = capsys.readouterr().out
     assert printable(printed, keep="\n") == printed
     listed, end = json.JSONDecoder(parse_constant=pytest.fail).raw_decode(printed)
     wanted = {"text": HOSTILE, "bytes": "00ff", "nan": "NaN", "list": ["Infinity", 1.5], "none": None}
-    assert listed == [wanted, wanted]
-    assert json.loads(printed[end:]) == wanted
+    assert listed == {"json_version": 1, "rows": [wanted, wanted]}
+    assert json.loads(printed[end:]) == {"json_version": 1, **wanted}
 
 
 def test_people_are_told_of_rows_that_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,7 +121,11 @@ WIDE = {f"column_{n}": "v" * 60 for n in range(6)}
 
 
 def test_text_is_wrapped_at_terminals_only(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", f"from moulin.cli.output import *; show_rows([{WIDE}], False); say('w ' * 99)"]
+    command = [
+        sys.executable,
+        "-c",
+        f"from moulin.cli.output import *; show_rows([{WIDE}], False, data=True); say('w ' * 99)",
+    ]
     for extra in ({}, {"COLUMNS": "40"}, {"FORCE_COLOR": "1"}):
         piped = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **extra}).stdout
         assert piped.count("v" * 60) == 6

@@ -87,7 +87,7 @@ def test_readers_are_those_of_the_command_line(api: Api, shop: Lake, run: Run) -
     shown = api.json(f"/tables/{ids(api)['shop.orders']}/readers")["items"]
     told = run("table", "show", "shop.orders", "--engines", "--json", lake=shop.uri).json()
     assert [(one["engine"], one["reads"], one["reason"]) for one in shown] == [
-        (one["engine"], one["reads it"], one["why not"]) for one in told
+        (one["engine"], one["reads_it"], one["why_not"]) for one in told
     ]
 
 

@@ -25,16 +25,20 @@ def tell(verb: str, *values: object) -> None:
 
 def write(address: str, seed: int, options: dict[str, str]) -> None:
     source = random.Random(seed)
+    divides = options.pop("divides", "")  # whether the keys are divided otherwise, again and again
     lake = Lake.open(address, settings=options)
     table = lake.table("shop.t")
     threading.Thread(target=compact, args=(table, seed), daemon=True).start()
     for turn in range(1_000_000):
         mark = seed * 1_000_000 + turn
         key = source.randrange(60)
-        kind = source.choice(["put", "put", "put", "delete", "batch", "flush", "append"])
+        kind = source.choice(["put", "put", "put", "delete", "divide" if divides else "batch", "flush", "append"])
         keys = sorted(source.sample(range(60), 5)) if kind in ("batch", "append") else [key]
         if kind == "flush":
             table.flush()
+            continue
+        if kind == "divide":
+            table.set_regions(source.choice([[], ["bucket(3, id)"], ["bucket(7, id)"], ["truncate(20, id)"]]))
             continue
         tell("try", kind, mark, *keys)
         if kind == "delete":

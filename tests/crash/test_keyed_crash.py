@@ -127,6 +127,7 @@ def read(lake: Lake) -> dict[int, int]:
 
 def kill_again_and_again(tmp_path: Path, writers: Writers, kills: int, options: dict[str, str], seed: int) -> None:
     root = tmp_path / f"lake{seed}"
+    settings = SMALL | {key: value for key, value in options.items() if key != "divides"}
     options = SMALL | options
     with Lake.open(root) as lake:
         lake.create_database("shop")
@@ -137,9 +138,9 @@ def kill_again_and_again(tmp_path: Path, writers: Writers, kills: int, options: 
         late += not early
         said = writers.run(root, seed * 1000 + turn, source.uniform(0, 0.4) ** 1.5, options, early=early)
         expected.hear(said)
-        with Lake.open(root, settings=options) as lake:
+        with Lake.open(root, settings=settings) as lake:
             expected.settle(read(lake))
-    with Lake.open(root, settings=options) as lake:
+    with Lake.open(root, settings=settings) as lake:
         assert check(lake.catalog) == []
         for _ in range(2):
             collect(lake.catalog, orphan_grace=0, history_keep=0, byte_floor=0)
@@ -160,6 +161,15 @@ CASES = [
 @pytest.mark.parametrize("options", CASES, ids=lambda options: "-".join(options.values()))
 def test_a_killed_writer_loses_nothing(tmp_path: Path, writers: Writers, options: dict[str, str]) -> None:
     kill_again_and_again(tmp_path, writers, 13, options, CASES.index(options) + 1)
+
+
+@pytest.mark.sample(1)
+@pytest.mark.crash
+@pytest.mark.parametrize("options", [CASES[0], CASES[3]], ids=lambda options: "-".join(options.values()))
+def test_a_writer_that_is_killed_while_keys_are_divided_otherwise_loses_nothing(
+    tmp_path: Path, writers: Writers, options: dict[str, str]
+) -> None:
+    kill_again_and_again(tmp_path, writers, 13, {**options, "divides": "yes"}, CASES.index(options) + 71)
 
 
 @pytest.mark.crash

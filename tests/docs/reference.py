@@ -14,6 +14,7 @@ import typer
 
 from moulin import config
 from moulin.cli.commands import COMMANDS, load
+from moulin.cli.help import examples_in
 from moulin.cli.main import app
 from moulin.config import MIB, Config
 
@@ -37,6 +38,18 @@ lake.close()
 ```
 
 This page is made from `moulin/config.py` by `python -m tests.docs.reference`.
+"""
+
+
+_COMMANDS_HEAD = """# Commands
+
+Options of `moulin` itself come before the command. The examples name the lake by `MOULIN_LAKE`. This page is made from
+the code by `python -m tests.docs.reference`.
+
+With `--json` a command prints a document for scripts: an object with `json_version`, now 1, and a list under `rows`.
+Keys are snake_case, sizes are bytes, times are ISO 8601 in UTC, decimals are text. Processes that run until they are
+stopped print one document per line, each with an `event`. `--format` prints rows as data: `json` is a plain list, `csv`
+has a header, `parquet` and `arrow` go to the file that `--output` names.
 """
 
 
@@ -87,10 +100,7 @@ def _shown(name: str, value: object) -> str:
 
 def commands() -> str:
     """The page of commands: what `--help` says of each."""
-    parts = [
-        "# Commands\n\nOptions of `moulin` itself come before the command. "
-        "This page is made from the code by `python -m tests.docs.reference`.\n"
-    ]
+    parts = [_COMMANDS_HEAD]
     root = typer.main.get_command(app)
     parts += [_command("moulin", root, 2)]
     return "\n".join(parts)
@@ -108,6 +118,8 @@ def _command(name: str, command: Any, depth: int) -> str:
         rows += f"| `{shown}` | {_line(getattr(one, 'help', '') or '')} |\n"
     if rows:
         text += f"\n| | |\n|---|---|\n{rows}"
+    if lines := examples_in(command.epilog):
+        text += "\n" + "".join(f"- `{line}`\n" for line in lines)
     below = {one: load(one) for one in COMMANDS} if depth == 2 else getattr(command, "commands", {})
     for key, inner in sorted(below.items()):
         if not inner.hidden:

@@ -32,13 +32,13 @@ STATEMENTS = (
     "SELECT * FROM ice.shop.plain ORDER BY id",
     "SELECT count(*) > 0 FROM ice.shop.plain.snapshots",
     "USE ice.shop",
-    "CREATE VIEW big (n COMMENT 'a number', region) COMMENT 'large ones' TBLPROPERTIES ('owner' = 'ann') "
+    "CREATE VIEW big (n COMMENT 'a number', region) COMMENT 'large ones' TBLPROPERTIES ('team' = 'ann') "
     "AS SELECT id, region FROM orders WHERE id > 5",
     "SELECT n FROM big ORDER BY n",
     "CREATE OR REPLACE VIEW big AS SELECT id AS n, region FROM shop.orders WHERE id > 6",
     "SELECT n FROM ice.shop.big ORDER BY n",
     "ALTER VIEW big RENAME TO bigger",
-    "ALTER VIEW bigger SET TBLPROPERTIES ('owner' = 'bob')",
+    "ALTER VIEW bigger SET TBLPROPERTIES ('team' = 'bob')",
     "ALTER TABLE plain CREATE BRANCH audit",
     "INSERT INTO plain VALUES (11, 'y', 3)",
     "CALL ice.system.fast_forward('shop.plain', 'audit', 'main')",

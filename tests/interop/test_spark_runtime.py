@@ -92,7 +92,7 @@ def test_spark_reads_and_writes(spark_python: Path, tmp_path: Path) -> None:
         view = lake.view("shop.bigger")
         assert view.query is not None
         assert view.query.history is not None
-        assert (len(view.query.history.versions), view.query.properties["owner"]) == (2, "bob")
+        assert (len(view.query.history.versions), view.query.properties["team"]) == (2, "bob")
         assert [row.n for row in lake.sql("select n from shop.bigger order by n").collect()] == [7, 8]
         ours = lake.table("shop.made").scan().to_arrow().sort_by("id").to_pylist()
         assert [(row["id"], row["day"].isoformat()) for row in ours] == [(n, f"2024-{day}") for n, day in made.items()]

@@ -224,6 +224,20 @@ def test_a_head_that_trickles_ends_like_one_that_stops() -> None:
         assert len(site.connections) == 0
 
 
+def test_a_client_may_pause_between_requests_and_not_within_one() -> None:
+    with served(Limits(header_seconds=0.2)) as site, site.connect() as client:
+        for _ in range(2):
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"hello"):
+                answer += client.recv(1000)
+            time.sleep(0.5)
+        assert (site.connections.counts.accepted, site.connections.counts.timed_out) == (1, 0)
+        client.sendall(b"GET / HTTP/1.1\r\n")
+        assert everything(client).startswith(b"HTTP/1.1 408 ")
+        assert site.connections.counts.timed_out == 1
+
+
 def test_a_large_body_that_moves_is_taken_however_long_it_takes() -> None:
     with served(Limits(body_seconds=0.2)) as site, site.connect() as client:
         client.sendall(b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 163840\r\n\r\n")

@@ -23,7 +23,7 @@ from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import Fenced, InvalidInput, NotFound
 from moulin.formats import messages as pb
 from moulin.model.entities import Region, TableState
-from moulin.model.key.region import RegionSpec
+from moulin.model.key.region import RegionSpec, changed_at, retired_up_to, with_spec
 
 RECOVERED = "a catalog that was lost"  # the owner of regions after a recovery: their logs are looked at
 EPOCH_JUMP = 1 << 20  # added by a recovery: more claims than a lost catalog can have handed out unnoticed
@@ -40,9 +40,9 @@ def find(pool: Pool, table_id: UUID, value: tuple[bytes | None, ...]) -> Region:
     if found is not None:
         return to_region(found)
     with pool.unordered() as connection:
-        _check_value(load(connection, find_by_id(connection, table_id)), value)
-        # One at a time for a table, so that two do not take one number.
+        # One at a time for a table, so that two do not take one number, and none of a spec that changes meanwhile.
         connection.execute(sa.select(s.tables.c.id).where(s.tables.c.id == table_id).with_for_update())
+        _check_value(load(connection, find_by_id(connection, table_id)), value)
         found = connection.execute(known).first()
         if found is not None:
             return to_region(found)
@@ -60,10 +60,11 @@ def _lost_numbers(pool: Pool) -> int:
 
 def _check_value(state: TableState, value: tuple[bytes | None, ...]) -> None:
     """Refuse a region that no key of the table can be in: it would be claimed and flushed with the others for ever."""
-    spec = RegionSpec.of(state.schema, state.properties).spec
-    parts = 0 if spec is None else len(spec.fields)
-    if not state.schema.identifier_field_ids or len(value) != parts:
-        raise InvalidInput(f"A region of {state.full_name} has {parts} values, and only a keyed table has regions.")
+    if not state.schema.identifier_field_ids or not RegionSpec.of(state.schema, state.properties).owns(value):
+        raise InvalidInput(
+            f"{state.full_name} has no such region: its keys are divided otherwise, or it has no primary key. Open the "
+            "table again."
+        )
 
 
 def begin(draft: Draft, table_id: UUID, numbers: Mapping[tuple[bytes | None, ...], int]) -> None:
@@ -89,7 +90,38 @@ def claim(pool: Pool, table_id: UUID, number: int, owner: str) -> Region:
         row = connection.execute(sa.select(r).where(mine)).first()
         if row is None:
             raise NotFound(f"The table has no region {number}; ask for the number of a region first.")
+        table = find_by_id(connection, table_id)  # after the update: a change of the spec updates the region, too
+        if number <= retired_up_to(table.properties):
+            raise Fenced(f"The keys of {table.name} are divided otherwise by now; open the table again.")
         return to_region(row)
+
+
+def of_now(change: TableChange) -> set[int]:
+    """The numbers of the regions of a table as its keys are divided now; a clone may know others."""
+    state = load(change.connection, change.row)
+    spec = RegionSpec.of(state.schema, state.properties)
+    return {region.number for region in list_all(change.connection, change.table_id) if spec.owns(region.value)}
+
+
+def changed_version(pool: Pool, table_id: UUID) -> int:
+    """The version in which the keys of a table were divided as they are now; 0: they always were."""
+    with pool.read() as connection:
+        return changed_at(find_by_id(connection, table_id).properties)
+
+
+def divide(change: TableChange, properties: Mapping[str, str], text: str) -> dict[str, str]:
+    """`properties` of a table whose keys are divided otherwise from this version on. All its regions end.
+
+    REQUIRES: they are held, and their logs are empty. Whoever comes to look at one later finds that it has no owner.
+    """
+    r, connection = s.regions, change.connection
+    mine = r.c.table_id == change.table_id
+    for use in change.commit.regions:
+        held = sa.and_(mine, r.c.number == use.number, r.c.epoch == use.epoch)
+        if connection.execute(r.update().where(held).values(epoch=r.c.epoch + 1, owner="")).rowcount != 1:
+            raise Fenced(f"Region {use.number} of {change.name} was claimed by another process; nothing was changed.")
+    after = connection.execute(sa.select(sa.func.coalesce(sa.func.max(r.c.number), 0)).where(mine)).scalar_one()
+    return with_spec(properties, change.row.properties, text, int(after), change.draft.version)
 
 
 def release(pool: Pool, table_id: UUID, number: int, epoch: int) -> None:
@@ -144,8 +176,10 @@ def advance(change: TableChange) -> None:
     A region is in a manifest from its first commit on, even when that covers nothing: its segments name its number, and
     after a recovery the number must stand for the same keys.
     """
-    r = s.regions
+    r, retired = s.regions, retired_up_to(change.row.properties)
     for use in change.commit.regions:
+        if use.number <= retired:
+            raise Fenced(f"The keys of {change.name} are divided otherwise by now; open the table again.")
         mine = (r.c.table_id == change.table_id) & (r.c.number == use.number)
         row = change.connection.execute(sa.select(r).where(mine)).first()
         if row is None or row.epoch != use.epoch:
@@ -187,6 +221,13 @@ def adopt(connection: sa.Connection, table_id: UUID, found: Iterable[Region]) ->
             made = pb.Region(number=region.number, value=value, epoch=region.epoch, covered=region.covered)
             connection.execute(r.insert(), recovered(table_id, [made]))
             values.add(value)
+
+
+def release_retired(connection: sa.Connection, table_id: UUID, retired: int) -> None:
+    """After a recovery: logs of regions of earlier specs were empty when these ended, and nobody looks at them."""
+    r = s.regions
+    mine = sa.and_(r.c.table_id == table_id, r.c.number <= retired)
+    connection.execute(r.update().where(mine).values(owner=""))
 
 
 def recovered(table_id: UUID, regions: Iterable[pb.Region]) -> Sequence[dict[str, Any]]:

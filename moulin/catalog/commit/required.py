@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 import sqlalchemy as sa
 
+from moulin.catalog.commit import regions
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.commit.table_commit import Stale
 from moulin.catalog.sql import schema as s
@@ -62,9 +63,7 @@ def refuse_nulls(change: TableChange, state: TableState, added: Iterable[Segment
 
 def require_held(change: TableChange, what: str) -> None:
     """Every region of a keyed table must be held: what its log has is part of what was read."""
-    r, held = s.regions, {use.number for use in change.commit.regions}
-    known = change.connection.execute(sa.select(r.c.number).where(r.c.table_id == change.table_id)).scalars()
-    if unheld := set(known) - held:
+    if unheld := regions.of_now(change) - {use.number for use in change.commit.regions}:
         raise _lost(change, f"region {min(unheld)}", f"held by {what}", "new")
 
 

@@ -6,15 +6,15 @@ import json
 
 import sqlalchemy as sa
 
-from moulin.catalog.commit import fills, indexes, required
+from moulin.catalog.commit import fills, indexes, regions, required
 from moulin.catalog.commit.table_change import TableChange
 from moulin.catalog.objects import tables
 from moulin.catalog.sql import schema as s
 from moulin.errors import Conflict, FailedPrecondition, InvalidInput, MoulinError, NotFound
 from moulin.model.alteration import altered
 from moulin.model.conflicts import Verdict, verdict
+from moulin.model.key.region import HISTORY, RegionSpec
 from moulin.model.key.region import PROPERTY as REGIONS
-from moulin.model.key.region import RegionSpec
 from moulin.model.layout.partition import adopt_spec, parse_spec
 from moulin.model.layout.partition_spec import spec_to_json
 from moulin.model.layout.sort import parse_sort
@@ -158,6 +158,26 @@ def _check_refs(change: TableChange, operation: SetProperties) -> None:
             tables.require_kept(change.row, read_ref(key, text).version)
 
 
+def _divided(change: TableChange, properties: dict[str, str]) -> dict[str, str]:
+    """The properties of a table whose keys are to be divided otherwise."""
+    if not change.commit.regions and regions.of_now(change):
+        raise FailedPrecondition(
+            f"{REGIONS} says who writes which keys of {change.name}: change it with set_regions, which waits for them."
+        )
+    if _is_on_branch(change):
+        raise FailedPrecondition(f"{change.name} is on a branch, which has the regions of main: change them there.")
+    required.require_held(change, "the change of its regions")
+    RegionSpec.of(tables.load(change.connection, change.row).schema, properties)
+    text = properties.pop(REGIONS, "")
+    return regions.divide(change, properties, text)
+
+
+def _is_on_branch(change: TableChange) -> bool:
+    d = s.databases
+    branch = sa.select(d.c.branch_id).where(d.c.id == change.row.database_id)
+    return change.connection.execute(branch).scalar() is not None
+
+
 def _set_properties(change: TableChange, operation: SetProperties) -> None:
     keys = {*operation.updates, *operation.removals}
     for row in change.since():
@@ -166,10 +186,11 @@ def _set_properties(change: TableChange, operation: SetProperties) -> None:
     properties = {key: value for key, value in change.row.properties.items() if key not in operation.removals}
     properties.update(operation.updates)
     _check_refs(change, operation)
-    if properties.get(REGIONS) != change.row.properties.get(REGIONS):
-        raise FailedPrecondition(
-            f"{REGIONS} says where the rows of {change.name} lie, and stays as it was when the table was made: make a "
-            "new table and copy the rows."
+    if HISTORY in keys:
+        raise InvalidInput(
+            f"{HISTORY} is written by the catalog: change how {change.name} is divided with set_regions."
         )
+    if properties.get(REGIONS) != change.row.properties.get(REGIONS):
+        properties = _divided(change, properties)
     change.updates["properties"] = properties
     change.summary["keys"] = json.dumps(sorted(keys))

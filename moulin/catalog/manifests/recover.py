@@ -33,6 +33,7 @@ from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.formats.erasure import Scrubber
 from moulin.model.entities import Region, TableState
+from moulin.model.key.region import retired_up_to
 from moulin.storage import paths
 from moulin.storage.store import Store
 
@@ -111,19 +112,20 @@ def recover(
             _require_line(store, index, line, to_version, discard_newer)
             done = progress or (lambda done, total: None)
             found = _recover(pool, connection, store, index, line, done, discard_newer)
-            if find_regions is not None:
-                _adopt_logs(connection, find_regions)
+            _settle_regions(connection, find_regions)
             return found
     finally:
         pool.close()
 
 
-def _adopt_logs(connection: sa.Connection, find_regions: FindRegions) -> None:
-    """Dropped tables may be brought back, and their logs with them."""
+def _settle_regions(connection: sa.Connection, find_regions: FindRegions | None) -> None:
+    """Add the regions of logs that were found. Dropped tables may be brought back, and their logs with them."""
     for table_id in connection.execute(sa.select(s.tables.c.id)).scalars().all():
         state = tables.load(connection, tables.find_by_id(connection, table_id, dropped_after=-1))
         if state.schema.identifier_field_ids:
-            regions.adopt(connection, state.id, find_regions(state))
+            regions.release_retired(connection, state.id, retired_up_to(state.properties))
+            if find_regions is not None:
+                regions.adopt(connection, state.id, find_regions(state))
 
 
 def _require_line(store: Store, index: ManifestIndex, line: Line, to_version: int | None, discard_newer: bool) -> None:

@@ -23,6 +23,7 @@ from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.entities import TableEntry, TableState
 from moulin.model.ids import new_id, new_snapshot_id
+from moulin.model.key.region import HISTORY
 from moulin.model.layout.partition_spec import spec_from_json, spec_to_json
 from moulin.model.layout.sort_order import sort_from_json, sort_to_json
 from moulin.model.names import check_new_name, full_name
@@ -187,6 +188,8 @@ def fill_state(manifest: pb.Manifest, row: Any) -> None:
     if row.base_id is not None:
         state.base_id, state.base_version = row.base_id.bytes, row.base_version
         codec.require_feature(manifest, codec.FEATURE_BASES)
+    if HISTORY in row.properties:
+        codec.require_feature(manifest, codec.FEATURE_REGION_SPECS)
 
 
 def _up_to(*columns: Any) -> sa.Select[Any]:

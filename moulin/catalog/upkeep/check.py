@@ -154,7 +154,8 @@ def covered_segments_are_there(connection: sa.Connection) -> Iterator[Finding]:
 
 def references_are_live(connection: sa.Connection) -> Iterator[Finding]:
     t, d, v, m, k = s.tables, s.databases, s.views, s.view_members, s.ingest_tokens
-    dead = sa.or_(t.c.id.is_(None), t.c.tombstoned_at.is_not(None))
+    unopened = sa.select(s.branch_tables.c.own_id).where(s.branch_tables.c.opened.is_(False))  # of branches
+    dead = sa.or_(sa.and_(t.c.id.is_(None), m.c.table_id.not_in(unopened)), t.c.tombstoned_at.is_not(None))
     members = sa.select(v.c.name, m.c.table_id).join(m, m.c.view_id == v.c.id)
     members = members.join(t, t.c.id == m.c.table_id, isouter=True).where(v.c.tombstoned_at.is_(None), dead)
     found = [("view", row) for row in connection.execute(members)]

@@ -20,7 +20,9 @@ import moulin
 from moulin.catalog.manifests.recover import recover
 from moulin.cli.demo.stay import stay
 from moulin.cli.demo.telemetry import telemetry
-from moulin.cli.output import console, errors, show_rows, size
+from moulin.cli.help import examples
+from moulin.cli.output import console, errors, show_rows
+from moulin.cli.values import size
 from moulin.errors import FailedPrecondition
 from moulin.lake import Lake, locate
 from moulin.storage import paths
@@ -35,7 +37,7 @@ _DAY = 86_400_000_000
 
 
 def register(root: typer.Typer) -> None:
-    root.command()(demo)
+    root.command(epilog=examples("moulin demo --rows 100000"))(demo)
 
 
 def demo(

@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from moulin.cli.output import console, show_rows, size
+from moulin.cli.output import console, show_rows
+from moulin.cli.values import size
 from moulin.lake import Lake
 
 REQUESTS = 60

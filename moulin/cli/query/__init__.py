@@ -1,7 +1,7 @@
 """Statements that people type: which engine runs them, and the form in which their rows are printed.
 
-`engines` runs a statement on Spark or in DuckDB and returns its rows as Arrow; `formats` writes rows as a table, JSON,
-CSV, Parquet or Arrow. `moulin sql` and `moulin shell` share both.
+`engines` runs a statement on Spark or in DuckDB and returns its rows as Arrow; `formats` writes rows in the
+`forms` that there are: a table, JSON, CSV, Parquet or Arrow. `moulin sql` and `moulin shell` share both.
 
 May import: `cli.options`, `cli.output` and the layers below `cli`. Read first: `engines.py`.
 """

@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +12,7 @@ import pyarrow as pa
 
 from moulin.cli.extras import Need, require
 from moulin.cli.output import errors
+from moulin.cli.query.results import Result
 from moulin.errors import InvalidInput
 from moulin.statement_text import Dialect, branches_in, with_branches
 
@@ -21,14 +20,6 @@ if TYPE_CHECKING:
     from moulin.lake import Lake
 
 ENGINES: tuple[Dialect, Dialect] = ("spark", "duckdb")
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The rows of a statement, read while they are asked for. A statement without rows has no columns."""
-
-    schema: pa.Schema
-    batches: Iterator[pa.RecordBatch]
 
 
 class Engine(Protocol):

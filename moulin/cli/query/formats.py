@@ -15,49 +15,56 @@ from contextlib import contextmanager, redirect_stdout
 from decimal import Decimal
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import pyarrow as pa
 
+from moulin.cli.documents import ReaderGone, json_text, write_list
 from moulin.cli.options import rows_to_read, rows_to_show
-from moulin.cli.output import ReaderGone, errors, json_text, say, show_limited, show_rows
-from moulin.cli.query.engines import Result
+from moulin.cli.output import errors, say, show_limited, show_rows
+from moulin.cli.query.forms import BINARY, DOCUMENT
+from moulin.cli.query.results import Result
 from moulin.cli.query.rows import rows_of
-from moulin.errors import InvalidInput
 from moulin.pipeline.statements.answer import COUNTS
 from moulin.printable import printable
 
-TEXT, BINARY = ("table", "json", "csv"), ("parquet", "arrow")
-FORMATS = (*TEXT, *BINARY)
+if TYPE_CHECKING:
+    from moulin.cli.progress import Bar
+
 USUAL_ROWS = 100
 # What EXPLAIN returns, in DuckDB and in Spark: a drawing of several lines in the last column.
 _PLANS = (("explain_key", "explain_value"), ("plan",))
 _HEAD = "== "  # how a plan of Spark begins, and a text in a column of that name hardly does
 
 
-def check_format(kind: str, output: str | None) -> None:
-    """Refuse a format that is not known, and a binary one that has no file to go to."""
-    if kind not in FORMATS:
-        raise InvalidInput(f"There is no format {kind!r}: choose {', '.join(FORMATS)}.")
-    if kind in BINARY and output is None:
-        raise InvalidInput(f"Rows as {kind} go to a file: name it with --output FILE.")
-
-
-def rows_wanted(kind: str, output: str | None, limit: int | None) -> int | None:
+def rows_wanted(kind: str, output: str | None, limit: int | None, *, usual: int = USUAL_ROWS) -> int | None:
     """How many rows of a result will be read, for the engine."""
     whole = kind != "table" or output is not None
-    return rows_to_read(rows_to_show(limit, whole, usual=USUAL_ROWS), whole)
+    return rows_to_read(rows_to_show(limit, whole, usual=usual), whole)
 
 
 def write(
-    result: Result, kind: str, output: str | None, limit: int | None = None, *, advice: str = "--limit 0 shows all"
+    result: Result,
+    kind: str,
+    output: str | None,
+    limit: int | None = None,
+    *,
+    total: int | None = None,
+    usual: int = USUAL_ROWS,
+    empty: str = "No rows.",
+    advice: str = "--limit 0 shows all",
 ) -> None:
-    """Print rows, or write them to a file. Without a limit, all; as a table on the screen, the first ones."""
+    """Print rows, or write them to a file. Without a limit, all; as a table on the screen, the first `usual` ones.
+
+    `total` is how many rows there are, when that is known.
+    """
     if not result.schema.names:
         for _ in result.batches:  # a statement runs as it is read
             pass
-        if output is None and kind in ("table", "json"):
-            show_rows([], kind == "json", empty="Done.")
+        if output is None and kind == "json":
+            write_list([])
+        elif output is None and kind in ("table", DOCUMENT):
+            show_rows([], kind == DOCUMENT, empty="Done.")
         return
     if output is None and kind == "table" and tuple(result.schema.names) == COUNTS:
         _say_counts(result)
@@ -69,16 +76,27 @@ def write(
             for row in rows_of(result.batches):
                 say(str(row[result.schema.names[-1]]))
             return
-    count = rows_to_show(limit, kind != "table" or output is not None, usual=USUAL_ROWS)
+    count = rows_to_show(limit, kind != "table" or output is not None, usual=usual)
     if output is None:
-        _print(result, kind, count, advice)
+        _print(result, kind, count, total, empty, advice)
         return
-    with _replacing(Path(output).expanduser()) as file:
+    from moulin.cli.progress import progress  # here: rows on the screen need no bar
+
+    with _replacing(Path(output).expanduser()) as file, progress(f"Writing {output}") as bar:
+        counted = Result(result.schema, _counted(result.batches, bar, total if count is None else None))
         if kind in BINARY:
-            _write_binary(result, kind, count, file)
+            _write_binary(counted, kind, count, file)
             return
         with open(file, "w", encoding="utf-8", newline="") as text, redirect_stdout(text):
-            _print(result, kind, count, advice)
+            _print(counted, kind, count, None, empty, advice)
+
+
+def _counted(batches: Iterable[pa.RecordBatch], bar: Bar, total: int | None) -> Iterator[pa.RecordBatch]:
+    rows = 0
+    for batch in batches:
+        yield batch
+        rows += batch.num_rows
+        bar.of(rows, total, "rows")
 
 
 def _say_counts(result: Result) -> None:
@@ -89,14 +107,17 @@ def _say_counts(result: Result) -> None:
     say(f"{rows} changed ({parts}), at version {version}.")
 
 
-def _print(result: Result, kind: str, count: int | None, advice: str) -> None:
+def _print(result: Result, kind: str, count: int | None, total: int | None, empty: str, advice: str) -> None:
     if kind == "csv":
         _write_csv(result, count, sys.stdout)
         return
     found = _plain(rows_of(result.batches))
     with errors.status("Running ..."):
         first = list(islice(found, 1))
-    show_limited(chain(first, found), kind == "json", count, empty="No rows.", advice=advice)
+    if kind == "json":
+        write_list(islice(chain(first, found), count))
+        return
+    show_limited(chain(first, found), kind == DOCUMENT, count, total=total, empty=empty, advice=advice, data=True)
 
 
 def _plain(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

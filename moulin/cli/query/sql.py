@@ -6,19 +6,25 @@ from typing import Annotated
 
 import typer
 
+from moulin.cli.help import examples
 from moulin.cli.options import Json, Limit, open_lake
 from moulin.cli.query.engines import ENGINES
 from moulin.cli.query.engines import engine as open_engine
-from moulin.cli.query.formats import FORMATS, check_format, rows_wanted, write
+from moulin.cli.query.formats import rows_wanted, write
+from moulin.cli.query.forms import FormatName, OutputFile, chosen_format
 from moulin.errors import InvalidInput
 from moulin.statement_text import statements
 
 EngineName = Annotated[str, typer.Option("--engine", metavar="|".join(ENGINES), help="What runs the SQL.")]
-FormatName = Annotated[str, typer.Option("--format", metavar="|".join(FORMATS), help="The form of the rows.")]
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(sql)
+    app.command(
+        epilog=examples(
+            'moulin sql "select region, sum(amount) from shop.orders group by region" --engine duckdb',
+            'moulin sql "select * from shop.orders" --engine duckdb --format csv --output rows.csv',
+        )
+    )(sql)
 
 
 def sql(
@@ -26,7 +32,7 @@ def sql(
     text: Annotated[str, typer.Argument(help="One statement, or several with ; between them.")],
     engine: EngineName = "spark",
     kind: FormatName = "table",
-    output: Annotated[str | None, typer.Option(metavar="FILE", help="Write the rows to a file.")] = None,
+    output: OutputFile = None,
     limit: Limit = None,
     fresh: Annotated[
         bool, typer.Option(help="Include records that were acknowledged but not yet committed; on Spark.")
@@ -45,8 +51,7 @@ def sql(
     An older version is `database.table version as of 12` on Spark and `moulin_table('database.table', version := 12)`
     in DuckDB. Several statements print their rows one after the other.
     """
-    kind = "json" if as_json else kind
-    check_format(kind, output)
+    kind = chosen_format(kind, output, as_json)
     found = statements(text, "duckdb" if engine == "duckdb" else "spark")
     if not found:
         raise InvalidInput("There is no statement in the text.")
@@ -58,4 +63,4 @@ def sql(
             write(chosen.run(statement, rows_wanted(kind, output, limit)), kind, output, limit)
 
 
-__all__ = ["EngineName", "FormatName", "register", "sql"]
+__all__ = ["EngineName", "register", "sql"]

@@ -10,8 +10,9 @@ from uuid import UUID
 
 import typer
 
+from moulin.cli.help import examples
 from moulin.cli.options import GrpcPort, HttpPort, Json, open_lake
-from moulin.cli.output import say, show_rows
+from moulin.cli.output import report, say, show_rows
 from moulin.errors import Corrupt, InvalidInput, NotFound
 from moulin.lake import Lake
 
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     from moulin.ingest.collector.registry import StreamRegistry
     from moulin.model.ingest import SetAside
 
-app = typer.Typer(help="What came in through collectors.", no_args_is_help=True)
+app = typer.Typer(
+    help="What came in through collectors.",
+    no_args_is_help=True,
+    epilog=examples("moulin ingest aside", "moulin ingest lag", "moulin ingest skip $STREAM 1"),
+)
 
 
 @app.callback()
@@ -28,7 +33,7 @@ def _ingest() -> None:
 
 
 def register(root: typer.Typer) -> None:
-    root.command()(collect)
+    root.command(epilog=examples("moulin collect --host 0.0.0.0"))(collect)
     root.add_typer(app, name="ingest")
 
 
@@ -50,7 +55,8 @@ def collect(
     from moulin.network.logs import structured_logs
 
     def ready(grpc: int, http: int) -> None:
-        say(
+        report(
+            "ready",
             f"Collecting OTLP/gRPC on {host}:{grpc} and OTLP/HTTP on {host}:{http}; Ctrl-C ends it.",
             as_json,
             grpc_port=grpc,
@@ -65,7 +71,7 @@ def collect(
         asyncio.run(serve(collector, Listen(host, grpc_port, http_port, tls_certificate, tls_key), ready=ready))
 
 
-@app.command()
+@app.command(epilog=examples("moulin ingest aside"))
 def aside(
     context: typer.Context,
     stream: Annotated[str | None, typer.Argument(help="Only what came from this stream.")] = None,
@@ -87,7 +93,7 @@ def aside(
         show_rows(_requests(lake, kept), as_json)
 
 
-@app.command()
+@app.command(epilog=examples("moulin ingest lag"))
 def lag(context: typer.Context, as_json: Json = False) -> None:
     """Show what is stored and not yet in tables, by stream, and which streams are stuck."""
     import time
@@ -114,7 +120,7 @@ def lag(context: typer.Context, as_json: Json = False) -> None:
     show_rows(rows, as_json, empty="No stream is open.")
 
 
-@app.command()
+@app.command(epilog=examples("moulin ingest skip $STREAM 1"))
 def skip(
     context: typer.Context,
     stream: Annotated[str, typer.Argument(help="The stream that is stuck; see `moulin ingest lag`.")],

@@ -15,8 +15,10 @@ from typing import Annotated, Any
 
 import typer
 
+from moulin.cli.help import examples
 from moulin.cli.options import Json, open_lake
-from moulin.cli.output import complain, say, show_values, size
+from moulin.cli.output import complain, report, say, show_values
+from moulin.cli.values import size
 from moulin.errors import FailedPrecondition, InvalidInput, MoulinError, Unavailable
 from moulin.lake import Lake
 from moulin.model.ids import new_id
@@ -29,9 +31,9 @@ NoSpark = Annotated[bool, typer.Option("--no-spark", help="Run everything in thi
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(nursery)
-    app.command()(worker)
-    app.command()(janitor)
+    app.command(epilog=examples("moulin nursery", "moulin nursery --once --no-spark"))(nursery)
+    app.command(epilog=examples("moulin worker", "moulin worker --once --no-spark"))(worker)
+    app.command(epilog=examples("moulin janitor --once"))(janitor)
 
 
 def nursery(
@@ -55,7 +57,7 @@ def nursery(
         raise InvalidInput("--streaming needs Spark: leave --no-spark out, or leave it to the nursery's own clock.")
 
     with open_lake(context) as lake, ending() as over:
-        found = Nursery(lake, spark=not no_spark, announce=lambda text: say(text, as_json, says=text))
+        found = Nursery(lake, spark=not no_spark, announce=lambda text: report("note", text, as_json, note=text))
         if once:
             done = found.drain()
             _say_batch(done, as_json, always=True)
@@ -64,7 +66,8 @@ def nursery(
             return
         with _metrics(metrics_bind, found) as port:
             where = "" if port is None else f", with /metrics on port {port}"
-            say(f"The nursery runs{where}; Ctrl-C ends it after its batch.", as_json, ready=True, metrics_port=port)
+            text = f"The nursery runs{where}; Ctrl-C ends it after its batch."
+            report("ready", text, as_json, metrics_port=port)
             compactor = threading.Thread(
                 target=_compact_until, args=(lake, over, no_spark, as_json), name="moulin-compact"
             )
@@ -101,7 +104,7 @@ def _metrics(bind: str, nursery: Any) -> Iterator[int | None]:
 def _stream(lake: Lake, nursery: Any, interval: float, over: threading.Event, as_json: bool) -> None:
     from moulin.pipeline.nursery import ticker
 
-    say("Spark is starting; the first batch runs when it is there.", as_json, says="Spark is starting.")
+    report("note", "Spark is starting; the first batch runs when it is there.", as_json, note="Spark is starting.")
     spark = lake.context.spark().session()
     query = ticker.start(spark, nursery, interval=interval, on_batch=lambda done: _say_batch(done, as_json))
     while not over.is_set() and query.isActive:
@@ -126,7 +129,7 @@ def worker(
         if once:
             _compact_all(lake, over, no_spark, as_json)
             return
-        say("The worker runs; Ctrl-C ends it and gives its task back.", as_json, ready=True)
+        report("ready", "The worker runs; Ctrl-C ends it and gives its task back.", as_json)
         _compact_until(lake, over, no_spark, as_json, interval)
 
 
@@ -163,8 +166,8 @@ def _compacting(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool
             _say_compaction(done, as_json)
         elif time.monotonic() >= next_look:
             for one in resume_fills(lake.context, over.is_set):
-                report = asdict(one)
-                say(f"Column {one.column} of {one.table} is complete, in version {one.version}.", as_json, **report)
+                text = f"Column {one.column} of {one.table} is complete, in version {one.version}."
+                report("fill", text, as_json, **asdict(one))
             next_look = time.monotonic() + _FILLS_SECONDS
         return done
 
@@ -194,7 +197,7 @@ def janitor(context: typer.Context, once: Once = False, as_json: Json = False) -
             if once:
                 _say_janitor(found.run_once(), as_json)
                 return
-            say("The janitor runs; Ctrl-C ends it after its step.", as_json, ready=True)
+            report("ready", "The janitor runs; Ctrl-C ends it after its step.", as_json)
             every(lake.config.janitor_interval, over, found.run_once, busy=lambda done: False)
         finally:
             found.stop()
@@ -244,7 +247,8 @@ def _say_batch(done: Any, as_json: bool, *, always: bool = False) -> Any:
         sentence += f" {done.set_aside:,} records were set aside."
     if not done.objects:
         sentence = f"{done.stopped:,} streams ended, {done.trimmed:,} baby segments were deleted."
-    say(
+    report(
+        "batch",
         sentence,
         as_json,
         version=done.version,
@@ -266,7 +270,8 @@ def _say_batch(done: Any, as_json: bool, *, always: bool = False) -> Any:
 def _say_compaction(done: Any, as_json: bool) -> None:
     rows = sum(facts.rows for facts in done.change.added)
     written = sum(facts.size for facts in done.change.added)
-    say(
+    report(
+        "compaction",
         f"{len(done.group.segments):,} segments ({size(done.group.size)}) became {len(done.change.added):,} "
         f"({size(written)}) of level {done.group.level}, at version {done.version}.",
         as_json,
@@ -279,10 +284,9 @@ def _say_compaction(done: Any, as_json: bool) -> None:
     )
 
 
-def _say_janitor(report: Any, as_json: bool) -> None:
-    if report is None:
+def _say_janitor(done: Any, as_json: bool) -> None:
+    if done is None:
         say("Another process is the janitor now.", as_json, janitor=False)
         return
-    values = {"expired segments": sum(report.expired.values()), "planned merges": report.tasks}
-    values["failures"] = report.failures
-    show_values(values, as_json)
+    values = {"expired_segments": sum(done.expired.values()), "planned_merges": done.tasks, "failures": done.failures}
+    show_values({"janitor": True, **values}, as_json)

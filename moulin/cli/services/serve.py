@@ -8,17 +8,25 @@ from typing import Annotated, Any
 
 import typer
 
+from moulin.cli.help import examples
 from moulin.cli.options import Json, open_lake, require_address
-from moulin.cli.output import moment, say, show_rows, show_values
+from moulin.cli.output import say, show_rows, show_values
 from moulin.cli.served import mount
+from moulin.cli.values import moment
 from moulin.config import file_settings
 from moulin.errors import FailedPrecondition
 
-access = typer.Typer(help="Tokens for the server itself: who may call it, and what.", no_args_is_help=True)
+access = typer.Typer(
+    help="Tokens for the server itself: who may call it, and what.",
+    no_args_is_help=True,
+    epilog=examples(
+        "moulin access create bob --role read --expires-days 30", "moulin access list", "moulin access revoke alice"
+    ),
+)
 
 
 def register(root: typer.Typer) -> None:
-    root.command()(serve)
+    root.command(epilog=examples("moulin serve --bind 127.0.0.1:9560 --http-bind 127.0.0.1:8181"))(serve)
     root.add_typer(access, name="access")
 
 
@@ -79,7 +87,7 @@ def serve(
             raise typer.Exit(1)
 
 
-@access.command("create")
+@access.command("create", epilog=examples("moulin access create bob --role read --expires-days 30"))
 def create_access(
     context: typer.Context,
     name: str,
@@ -99,7 +107,7 @@ def create_access(
     print(secret)
 
 
-@access.command("list")
+@access.command("list", epilog=examples("moulin access list"))
 def list_access(
     context: typer.Context, access_file: AccessFile = None, config: ConfigFile = None, as_json: Json = False
 ) -> None:
@@ -115,11 +123,17 @@ def list_access(
     show_rows(rows, as_json, empty="No access tokens; make one with: moulin access create NAME --role ROLE")
 
 
-@access.command("revoke")
-def revoke_access(context: typer.Context, name: str, access_file: AccessFile = None, config: ConfigFile = None) -> None:
+@access.command("revoke", epilog=examples("moulin access revoke alice"))
+def revoke_access(
+    context: typer.Context,
+    name: str,
+    access_file: AccessFile = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
     """Take a token back; a running server refuses it at once."""
     _file(context, access_file, config).revoke(name)
-    say(f"Access {name} is revoked.")
+    say(f"Access {name} is revoked.", as_json, name=name)
 
 
 def _file(context: typer.Context, given: Path | None, config: Path | None) -> Any:

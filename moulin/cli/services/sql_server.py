@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from moulin.cli.help import examples
 from moulin.cli.options import open_lake, require_address
 from moulin.cli.output import say
 from moulin.config import file_settings
@@ -15,7 +16,7 @@ from moulin.errors import FailedPrecondition
 
 
 def register(root: typer.Typer) -> None:
-    root.command("sql-server")(sql_server)
+    root.command("sql-server", epilog=examples("moulin sql-server --port 15002"))(sql_server)
 
 
 def sql_server(

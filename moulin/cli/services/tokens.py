@@ -6,14 +6,24 @@ from typing import Annotated, Any
 
 import typer
 
-from moulin.cli.options import All, Json, open_lake
-from moulin.cli.output import moment, say, show_rows, show_values
+from moulin.cli.help import examples
+from moulin.cli.options import All, DatabaseName, Json, open_lake
+from moulin.cli.output import say, say_dropped, show_rows, show_values
+from moulin.cli.values import moment
 from moulin.errors import InvalidInput
 from moulin.lake import Lake
 from moulin.model.ingest import SIGNALS, NewToken, Routing, Token
 from moulin.model.names import full_name, parse_table_name
 
-app = typer.Typer(help="Ingest tokens: who may send telemetry, and to which tables it goes.", no_args_is_help=True)
+app = typer.Typer(
+    help="Ingest tokens: who may send telemetry, and to which tables it goes.",
+    no_args_is_help=True,
+    epilog=examples(
+        "moulin token create otel.app --traces traces --logs logs --metrics metrics",
+        "moulin token rotate otel.default --overlap-seconds 3600",
+        "moulin token list otel",
+    ),
+)
 
 
 def register(root: typer.Typer) -> None:
@@ -21,7 +31,6 @@ def register(root: typer.Typer) -> None:
 
 
 TokenName = Annotated[str, typer.Argument(metavar="TOKEN", help="database.token")]
-DatabaseName = Annotated[str, typer.Argument(metavar="DATABASE")]
 Table = Annotated[str | None, typer.Option(help="The table for every signal that has none of its own.")]
 Signal = Annotated[str | None, typer.Option(help="The table for this signal, in the token's database.")]
 Days = Annotated[float | None, typer.Option(help="Days until it ends; never, when left out.")]
@@ -29,7 +38,7 @@ Days = Annotated[float | None, typer.Option(help="Days until it ends; never, whe
 DAY = 86_400
 
 
-@app.command()
+@app.command(epilog=examples("moulin token create otel.app --traces traces --logs logs --metrics metrics"))
 def create(
     context: typer.Context,
     name: TokenName,
@@ -48,7 +57,7 @@ def create(
         _show_secret(name, made, as_json)
 
 
-@app.command()
+@app.command(epilog=examples("moulin token rotate otel.default --overlap-seconds 3600"))
 def rotate(
     context: typer.Context,
     name: TokenName,
@@ -72,7 +81,7 @@ def _show_secret(name: str, made: NewToken, as_json: bool) -> None:
     print(made.plaintext)
 
 
-@app.command("list")
+@app.command("list", epilog=examples("moulin token list otel"))
 def list_all(context: typer.Context, database: DatabaseName, everything: All = False, as_json: Json = False) -> None:
     """List the tokens of a database."""
     with open_lake(context) as lake:
@@ -80,14 +89,14 @@ def list_all(context: typer.Context, database: DatabaseName, everything: All = F
         rows = [
             {
                 **_described(token, names),
-                **({"gone at": moment(token.tombstone.delete_at) if token.tombstone else None} if everything else {}),
+                **({"gone_at": moment(token.tombstone.delete_at) if token.tombstone else None} if everything else {}),
             }
             for token in lake.tokens.tokens(database, include_dropped=everything)
         ]
         show_rows(rows, as_json, empty=f"Database {database} has no tokens.")
 
 
-@app.command()
+@app.command(epilog=examples("moulin token show otel.default"))
 def show(context: typer.Context, name: TokenName, as_json: Json = False) -> None:
     """Show a token; never its secret."""
     database, token = parse_table_name(name, "token")
@@ -101,13 +110,13 @@ def _described(token: Token, names: dict[Any, str]) -> dict[str, Any]:
     return {
         "name": token.name,
         **{signal: names.get(getattr(token.routing, signal)) for signal in SIGNALS},
-        "secret ends in": token.hint,
+        "secret_ends_in": token.hint,
         "created": moment(token.created_at),
         "expires": moment(token.expires_at),
     }
 
 
-@app.command()
+@app.command(epilog=examples("moulin token route otel.default --logs logs"))
 def route(
     context: typer.Context,
     name: TokenName,
@@ -115,6 +124,7 @@ def route(
     traces: Signal = None,
     logs: Signal = None,
     metrics: Signal = None,
+    as_json: Json = False,
 ) -> None:
     """Send what comes with a token to other tables; signals that are not named stay as they are."""
     database, token = parse_table_name(name, "token")
@@ -122,24 +132,23 @@ def route(
         given = {"traces": traces, "logs": logs, "metrics": metrics}
         routing = _routing(lake, database, table, given, lake.tokens.token(database, token).routing)
         lake.tokens.set_token_routing(database, token, routing)
-        say(f"Token {name} goes to other tables now.")
+        say(f"Token {name} goes to other tables now.", as_json, name=name)
 
 
-@app.command()
+@app.command(epilog=examples("moulin token drop otel.default"))
 def drop(context: typer.Context, name: TokenName, as_json: Json = False) -> None:
     """Drop a token; it can be brought back until its grace window ends."""
     with open_lake(context) as lake:
         dropped = lake.tokens.drop_token(*parse_table_name(name, "token"))
-        until = moment(dropped.tombstone.delete_at) if dropped.tombstone else None
-        say(f"Token {name} is dropped; `moulin token resurrect {name}` works until {until}.", as_json, until=until)
+        say_dropped("Token", "token", name, dropped.tombstone, as_json)
 
 
-@app.command()
-def resurrect(context: typer.Context, name: TokenName) -> None:
+@app.command(epilog=examples("moulin token resurrect otel.lost"))
+def resurrect(context: typer.Context, name: TokenName, as_json: Json = False) -> None:
     """Bring a dropped token back; its secrets count again."""
     with open_lake(context) as lake:
         lake.tokens.resurrect_token(*parse_table_name(name, "token"))
-        say(f"Token {name} is back.")
+        say(f"Token {name} is back.", as_json, name=name)
 
 
 def _routing(

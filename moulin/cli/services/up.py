@@ -18,10 +18,12 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from moulin.cli.help import examples
 from moulin.cli.options import OPTIONS_VARIABLE, GrpcPort, HttpPort, Json, open_lake, require_address
-from moulin.cli.output import console, say, shown, size
+from moulin.cli.output import console, report
 from moulin.cli.services.pipeline import NoSpark, ending
 from moulin.cli.services.supervisor import Child, Supervisor
+from moulin.cli.values import shown, size
 from moulin.errors import MoulinError
 from moulin.ingest.flow import Flow, FlowWatch, State
 from moulin.lake import Lake
@@ -31,7 +33,7 @@ _SHOWN_STREAMS = 5
 
 
 def register(root: typer.Typer) -> None:
-    root.command()(up)
+    root.command(epilog=examples("moulin up --no-spark"))(up)
 
 
 def up(
@@ -68,7 +70,8 @@ def up(
         lake.own_catalog()  # a lake behind a server is refused before anything starts
         supervisor.start()
         page = f"http://{serve_http_bind}/" if serve_http_bind else None
-        say(
+        report(
+            "ready",
             f"OTLP/gRPC on {host}:{grpc}, OTLP/HTTP on {host}:{http}; logs in {folder}; Ctrl-C ends it."
             + (f" The lake in a browser: {page}" if page else ""),
             as_json,
@@ -92,7 +95,8 @@ def up(
                 while not over.wait(0.5):
                     told = _say_flow(figures.flow(), told, as_json)
                     for child in supervisor.tend():
-                        say(
+                        report(
+                            "restart",
                             f"{child.name} ended with {child.code} and was started again.",
                             as_json,
                             restarted=child.name,
@@ -109,7 +113,9 @@ def _say_flow(flow: Flow, told: tuple[str, ...], as_json: bool) -> tuple[str, ..
     subjects = tuple(sentence.partition(" (")[0].partition(" for ")[0] for sentence in flow.advice)
     if subjects != told:
         text = " ".join(flow.advice) or "What was stuck goes on."
-        say(text, as_json, flow=flow.state.value, advice=list(flow.advice), lag_seconds=round(flow.seconds, 1))
+        report(
+            "flow", text, as_json, state=flow.state.value, advice=list(flow.advice), lag_seconds=round(flow.seconds, 1)
+        )
     return subjects
 
 

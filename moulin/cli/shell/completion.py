@@ -10,7 +10,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from moulin.cli.query.engines import ENGINES
-from moulin.cli.query.formats import FORMATS
+from moulin.cli.query.forms import FORMATS
 from moulin.cli.shell.commands import COMMANDS
 from moulin.cli.shell.script import COMMAND
 from moulin.errors import MoulinError

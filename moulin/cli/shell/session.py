@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from moulin.cli.output import ReaderGone, complain, say
-from moulin.cli.query.engines import ENGINES, Engine, Result, engine
-from moulin.cli.query.formats import BINARY, FORMATS, rows_wanted, write
+from moulin.cli.documents import ReaderGone
+from moulin.cli.output import complain, say
+from moulin.cli.query.engines import ENGINES, Engine, engine
+from moulin.cli.query.formats import rows_wanted, write
+from moulin.cli.query.forms import BINARY, FORMATS
+from moulin.cli.query.results import Result
 from moulin.cli.shell import commands
 from moulin.cli.shell.commands import Quit
 from moulin.cli.shell.script import COMMAND, Script

@@ -9,6 +9,7 @@ import typer
 
 import moulin
 from moulin.cli.extras import Need, require
+from moulin.cli.help import examples
 from moulin.cli.options import open_lake
 from moulin.cli.output import say
 from moulin.cli.query.engines import ENGINES
@@ -17,7 +18,7 @@ from moulin.cli.shell.session import Session
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(shell)
+    app.command(epilog=examples("moulin shell --engine duckdb", "moulin shell --engine duckdb < report.sql"))(shell)
 
 
 def shell(

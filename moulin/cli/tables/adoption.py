@@ -6,15 +6,18 @@ from typing import Annotated
 
 import typer
 
+from moulin.cli.help import examples
 from moulin.cli.options import Json, TableName, open_lake
-from moulin.cli.output import progress, say, size
+from moulin.cli.output import say
+from moulin.cli.progress import progress
+from moulin.cli.values import size
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to those of `moulin table`."""
-    app.command()(adopt)
-    app.command("import")(import_table)
-    app.command()(move)
+    app.command(epilog=examples("moulin table adopt shop.orders ./exports"))(adopt)
+    app.command("import", epilog=examples("moulin table import ./exports shop.imported"))(import_table)
+    app.command(epilog=examples("moulin table move shop.orders --base archive"))(move)
 
 
 def adopt(
@@ -33,7 +36,7 @@ def adopt(
     as_json: Json = False,
 ) -> None:
     """Make foreign Parquet files segments of a table where they lie; no byte is copied."""
-    with open_lake(context) as lake, progress(f"Adopting files into {name}", quiet=as_json):
+    with open_lake(context) as lake, progress(f"Adopting files into {name}", quiet=as_json, lake=lake):
         done = lake.table(name).adopt(
             source[0] if len(source) == 1 else source,
             by=by,
@@ -66,7 +69,7 @@ def import_table(
     as_json: Json = False,
 ) -> None:
     """Make a table of an Iceberg table, a Delta table or a folder of Parquet files where it lies."""
-    with open_lake(context) as lake, progress(f"Importing {source}", quiet=as_json):
+    with open_lake(context) as lake, progress(f"Importing {source}", quiet=as_json, lake=lake):
         made = lake.import_table(source, name, format=format, primary_key=primary_key or ())
         rows, version = made.scan().count(), made.state().version
     say(f"Table {name} has the {rows:,} rows of {source}.", as_json, table=name, rows=rows, version=version)
@@ -80,8 +83,8 @@ def move(
     as_json: Json = False,
 ) -> None:
     """Move whole segments of a table to a base path. Run it again after a crash: it goes on with what is left."""
-    with open_lake(context) as lake, progress(f"Moving segments of {name}", quiet=as_json):
-        done = lake.table(name).move(where, base=base)
+    with open_lake(context) as lake, progress(f"Moving segments of {name}", quiet=as_json) as bar:
+        done = lake.table(name).move(where, base=base, progress=bar.of)
     say(
         f"{done.segments:,} segments of {name} lie in {base} now: {done.rows:,} rows, {size(done.bytes)}.",
         as_json,

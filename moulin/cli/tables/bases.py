@@ -6,10 +6,16 @@ from typing import Annotated
 
 import typer
 
+from moulin.cli.help import examples
 from moulin.cli.options import Json, open_lake
-from moulin.cli.output import moment, say, show_rows
+from moulin.cli.output import say, show_rows
+from moulin.cli.values import moment
 
-app = typer.Typer(help="Base paths: roots beside the lake's own, below which data files may lie.", no_args_is_help=True)
+app = typer.Typer(
+    help="Base paths: roots beside the lake's own, below which data files may lie.",
+    no_args_is_help=True,
+    epilog=examples("moulin base add ./cold --name cold", "moulin base list", "moulin base drop archive"),
+)
 
 BaseName = Annotated[str, typer.Argument(metavar="NAME")]
 
@@ -18,7 +24,7 @@ def register(root: typer.Typer) -> None:
     root.add_typer(app, name="base")
 
 
-@app.command()
+@app.command(epilog=examples("moulin base add ./cold --name cold"))
 def add(
     context: typer.Context,
     uri: Annotated[str, typer.Argument(metavar="URI", help="A folder, or an object store such as s3://archive/lake.")],
@@ -31,7 +37,7 @@ def add(
         say(f"Base path {made.name} is {made.uri}.", as_json, id=made.id, name=made.name, uri=made.uri)
 
 
-@app.command("list")
+@app.command("list", epilog=examples("moulin base list"))
 def list_all(context: typer.Context, as_json: Json = False) -> None:
     """List the roots."""
     with open_lake(context) as lake:
@@ -39,7 +45,7 @@ def list_all(context: typer.Context, as_json: Json = False) -> None:
         show_rows(rows, as_json, empty="No base paths; register one with: moulin base add URI --name NAME")
 
 
-@app.command()
+@app.command(epilog=examples("moulin base drop archive"))
 def drop(context: typer.Context, name: BaseName, as_json: Json = False) -> None:
     """Forget a root; refused while a file below it is in use. No file is deleted."""
     with open_lake(context) as lake:

@@ -8,23 +8,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moulin.cli.options import All, DryRun, Json, open_lake
-from moulin.cli.output import moment, say, show_rows
+from moulin.cli.documents import write_document
+from moulin.cli.help import examples
+from moulin.cli.options import All, BranchName, DryRun, Json, open_lake
+from moulin.cli.output import say, say_dropped, show_rows
+from moulin.cli.values import moment
 from moulin.model.entities import Branch
 
 if TYPE_CHECKING:
     from moulin.table.branch_diff import TableDiff
 
-app = typer.Typer(help="Branches: lakes of their own that copy nothing.", no_args_is_help=True)
-
-BranchName = Annotated[str, typer.Argument(metavar="BRANCH")]
+app = typer.Typer(
+    help="Branches: lakes of their own that copy nothing.",
+    no_args_is_help=True,
+    epilog=examples("moulin branch create trial --expires 7d", "moulin branch list", "moulin branch diff exp"),
+)
 
 
 def register(root: typer.Typer) -> None:
     root.add_typer(app, name="branch")
 
 
-@app.command()
+@app.command(epilog=examples("moulin branch create trial --expires 7d"))
 def create(
     context: typer.Context,
     name: BranchName,
@@ -51,14 +56,14 @@ def create(
         )
 
 
-@app.command("list")
+@app.command("list", epilog=examples("moulin branch list"))
 def list_all(context: typer.Context, everything: All = False, as_json: Json = False) -> None:
     """List branches."""
     with open_lake(context) as lake:
         rows = [
             {
                 **_described(one),
-                **({"gone at": moment(one.tombstone.delete_at) if one.tombstone else None} if everything else {}),
+                **({"gone_at": moment(one.tombstone.delete_at) if one.tombstone else None} if everything else {}),
             }
             for one in lake.branches(include_dropped=everything)
         ]
@@ -76,7 +81,7 @@ def _described(branch: Branch) -> dict[str, object]:
     }
 
 
-@app.command()
+@app.command(epilog=examples("moulin branch diff exp"))
 def diff(context: typer.Context, name: BranchName, as_json: Json = False) -> None:
     """Show what a branch did since it began: tables, columns, and how many rows."""
     with open_lake(context) as lake:
@@ -84,14 +89,14 @@ def diff(context: typer.Context, name: BranchName, as_json: Json = False) -> Non
         show_rows(rows, as_json, empty=f"Branch {name} is as it began.")
 
 
-@app.command()
+@app.command(epilog=examples("moulin branch publish exp --dry-run", "moulin branch publish exp"))
 def publish(context: typer.Context, name: BranchName, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Bring what a branch did to main: one version for all tables, or nothing when both sides changed the same."""
     with open_lake(context) as lake:
         done = lake.publish(name, dry_run=dry_run)
         rows = [_difference(table) for table in done.tables]
         if as_json:
-            say("", as_json, version=done.version, dry_run=dry_run, tables=rows)
+            write_document({"version": done.version, "dry_run": dry_run, "tables": rows})
             return
         verb = "would be published as" if dry_run else "is published as"
         show_rows(
@@ -105,24 +110,24 @@ def publish(context: typer.Context, name: BranchName, dry_run: DryRun = False, a
 def _difference(table: TableDiff) -> dict[str, object]:
     return {
         "table": table.name,
-        "what": table.kind if table.before is None else f"{table.kind} from {table.before}",
+        "kind": table.kind,
+        "renamed_from": table.before,
         "inserted": table.inserted,
         "updated": table.updated,
         "deleted": table.deleted,
-        "columns": ", ".join(table.schema),
+        "columns": list(table.schema),
     }
 
 
-@app.command()
+@app.command(epilog=examples("moulin branch drop exp"))
 def drop(context: typer.Context, name: BranchName, as_json: Json = False) -> None:
     """Drop a branch with all that was written to it; it can be brought back until its grace window ends."""
     with open_lake(context) as lake:
         dropped = lake.drop_branch(name)
-        until = moment(dropped.tombstone.delete_at) if dropped.tombstone else None
-        say(f"Branch {name} is dropped; `moulin branch resurrect {name}` works until {until}.", as_json, until=until)
+        say_dropped("Branch", "branch", name, dropped.tombstone, as_json)
 
 
-@app.command()
+@app.command(epilog=examples("moulin branch resurrect done"))
 def resurrect(context: typer.Context, name: BranchName, as_json: Json = False) -> None:
     """Bring a dropped branch back, with all that was written to it."""
     with open_lake(context) as lake:

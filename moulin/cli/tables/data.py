@@ -7,18 +7,36 @@ from typing import Annotated
 
 import typer
 
-from moulin.cli.options import Json, Limit, TableName, open_lake, rows_to_read, rows_to_show
-from moulin.cli.output import progress, say, show_limited
-from moulin.cli.query.rows import rows_of
+from moulin.cli.help import examples
+from moulin.cli.options import Json, Limit, TableName, open_lake
+from moulin.cli.output import say
+from moulin.cli.progress import progress
+from moulin.cli.query.formats import rows_wanted, write
+from moulin.cli.query.forms import FormatName, OutputFile, chosen_format
+from moulin.cli.query.results import Result
 from moulin.cli.tables.files import check_files, read_files
 
 WhereOption = Annotated[str | None, typer.Option(help="A condition, such as \"amount > 10 and region = 'eu'\".")]
 
+_USUAL_ROWS = 20
+
 
 def register(app: typer.Typer) -> None:
-    app.command()(append)
-    app.command()(scan)
-    app.command()(delete)
+    app.command(epilog=examples("moulin append shop.orders orders.csv", "moulin append shop.orders - < orders.ndjson"))(
+        append
+    )
+    app.command(
+        epilog=examples(
+            "moulin scan shop.orders --where \"amount > 10 and region = 'eu'\" --limit 5",
+            "moulin scan shop.orders --format parquet --output rows.parquet",
+        )
+    )(scan)
+    app.command(
+        epilog=examples(
+            "moulin delete shop.orders --where \"region = 'us'\" --dry-run",
+            "moulin delete shop.orders --where \"region = 'us'\"",
+        )
+    )(delete)
 
 
 def append(
@@ -35,12 +53,7 @@ def append(
     with open_lake(context) as lake, progress(f"Appending to {name}", quiet=as_json) as bar:
         check_files(files)
         table = lake.table(name)
-        task = bar.task_ids[0]
-
-        def done(rows: int) -> None:
-            bar.update(task, description=f"Appending to {name}: {rows:,} rows")
-
-        outcome = table.append(read_files(files, kind, table.state().schema, done), request_id=request_id)
+        outcome = table.append(read_files(files, kind, table.state().schema, bar.rows), request_id=request_id)
         values = {"version": outcome.version, "rows": outcome.rows_added}
     rows = "1 more row" if outcome.rows_added == 1 else f"{outcome.rows_added:,} more rows"
     say(f"{name} has {rows}, at version {outcome.version}.", as_json, **values)
@@ -53,17 +66,20 @@ def scan(
     where: WhereOption = None,
     version: Annotated[int | None, typer.Option(help="An older version.")] = None,
     limit: Limit = None,
+    kind: FormatName = "table",
+    output: OutputFile = None,
     as_json: Json = False,
 ) -> None:
     """Show rows of a table, without Spark."""
+    kind = chosen_format(kind, output, as_json)
     with open_lake(context) as lake:
-        table, count = lake.table(name), rows_to_show(limit, as_json, usual=20)
-        found = table.scan(columns or None, where, version, rows_to_read(count, as_json))
-        total = None if where is not None or as_json or count is None else table.scan(version=version).count()
+        table, wanted = lake.table(name), rows_wanted(kind, output, limit, usual=_USUAL_ROWS)
+        found = table.scan(columns or None, where, version, wanted)
+        counted = where is None and (kind == "table" or output is not None)
+        total = table.scan(version=version).count() if counted else None
+        empty = "No rows match." if where else f"{name} is empty."
         with closing(found.to_batches()) as batches:
-            show_limited(
-                rows_of(batches), as_json, count, total=total, empty="No rows match." if where else f"{name} is empty."
-            )
+            write(Result(found.schema, batches), kind, output, limit, total=total, usual=_USUAL_ROWS, empty=empty)
 
 
 def delete(
@@ -78,7 +94,7 @@ def delete(
         table = lake.table(name)
         if dry_run:
             rows = table.scan(where=where).count()
-            say(f"{rows:,} rows of {name} match.", as_json, rows=rows)
+            say(f"{rows:,} rows of {name} match.", as_json, version=None, rows=rows)
             return
         outcome = table.delete_where(where)
         values = {"version": outcome.version, "rows": outcome.rows_deleted}

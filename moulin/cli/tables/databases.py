@@ -6,17 +6,23 @@ from typing import Annotated
 
 import typer
 
+from moulin.cli.help import examples
 from moulin.cli.options import All, DatabaseName, DryRun, Json, open_lake
-from moulin.cli.output import moment, say, show_rows
+from moulin.cli.output import say, say_dropped, show_rows
+from moulin.cli.values import moment
 
-app = typer.Typer(help="Databases.", no_args_is_help=True)
+app = typer.Typer(
+    help="Databases.",
+    no_args_is_help=True,
+    epilog=examples("moulin db create sales", "moulin db list", "moulin db rename shop store"),
+)
 
 
 def register(root: typer.Typer) -> None:
     root.add_typer(app, name="db")
 
 
-@app.command()
+@app.command(epilog=examples("moulin db create sales"))
 def create(
     context: typer.Context,
     name: DatabaseName,
@@ -29,7 +35,7 @@ def create(
         say(f"Database {made.name} is ready.", as_json, id=made.id, name=made.name)
 
 
-@app.command("list")
+@app.command("list", epilog=examples("moulin db list"))
 def list_all(context: typer.Context, everything: All = False, as_json: Json = False) -> None:
     """List databases."""
     with open_lake(context) as lake:
@@ -39,22 +45,22 @@ def list_all(context: typer.Context, everything: All = False, as_json: Json = Fa
                 "tables": len(lake.tables(d.name)) if d.tombstone is None else 0,
                 "views": len(lake.views(d.name)) if d.tombstone is None else 0,
                 "created": moment(d.created_at),
-                **({"gone at": moment(d.tombstone.delete_at) if d.tombstone else None} if everything else {}),
+                **({"gone_at": moment(d.tombstone.delete_at) if d.tombstone else None} if everything else {}),
             }
             for d in lake.databases(include_dropped=everything)
         ]
         show_rows(rows, as_json, empty="No databases yet; make one with: moulin db create NAME")
 
 
-@app.command()
-def rename(context: typer.Context, name: DatabaseName, new_name: str) -> None:
+@app.command(epilog=examples("moulin db rename shop store"))
+def rename(context: typer.Context, name: DatabaseName, new_name: str, as_json: Json = False) -> None:
     """Give a database another name."""
     with open_lake(context) as lake:
-        lake.rename_database(name, new_name)
-        say(f"Database {name} is now {new_name}.")
+        made = lake.rename_database(name, new_name)
+        say(f"Database {name} is now {new_name}.", as_json, id=made.id, name=made.name)
 
 
-@app.command()
+@app.command(epilog=examples("moulin db drop shop --dry-run", "moulin db drop shop --cascade"))
 def drop(
     context: typer.Context,
     name: DatabaseName,
@@ -69,17 +75,16 @@ def drop(
             preview = lake.preview_drop_database(name)
             rows = [{"kind": "table", "name": m.name} for m in preview.tables]
             rows += [{"kind": "view", "name": m.name} for m in preview.views]
-            rows += [{"kind": "ingest token", "name": m.name} for m in preview.tokens]
+            rows += [{"kind": "token", "name": m.name} for m in preview.tokens]
             show_rows(rows, as_json, title=f"Dropping {name} would take", empty=f"Database {name} is empty.")
             return
         dropped = lake.drop_database(name, cascade=cascade, immediate=immediate)
-        until = moment(dropped.tombstone.delete_at) if dropped.tombstone else None
-        say(f"Database {name} is dropped; `moulin db resurrect {name}` works until {until}.", as_json, until=until)
+        say_dropped("Database", "db", name, dropped.tombstone, as_json)
 
 
-@app.command()
-def resurrect(context: typer.Context, name: DatabaseName) -> None:
+@app.command(epilog=examples("moulin db resurrect old"))
+def resurrect(context: typer.Context, name: DatabaseName, as_json: Json = False) -> None:
     """Bring a dropped database back, with its children."""
     with open_lake(context) as lake:
-        lake.resurrect_database(name)
-        say(f"Database {name} is back.")
+        found = lake.resurrect_database(name)
+        say(f"Database {name} is back.", as_json, id=found.id, name=found.name)

@@ -7,13 +7,20 @@ from typing import Annotated
 
 import typer
 
-from moulin.cli.options import Json, Limit, TableName, open_lake, rows_to_show
-from moulin.cli.output import show_limited
-from moulin.cli.query.rows import rows_of
+from moulin.cli.help import examples
+from moulin.cli.options import Json, Limit, TableName, open_lake
+from moulin.cli.query.formats import write
+from moulin.cli.query.forms import FormatName, OutputFile, chosen_format
+from moulin.cli.query.results import Result
 
 
 def register(root: typer.Typer) -> None:
-    root.command()(changes)
+    root.command(
+        epilog=examples(
+            "moulin changes shop.orders --since 3",
+            "moulin changes shop.orders --since 3 --format csv --output changes.csv",
+        )
+    )(changes)
 
 
 def changes(
@@ -23,12 +30,14 @@ def changes(
     until: Annotated[int | None, typer.Option(help="The last version to show; the newest, when not given.")] = None,
     net: Annotated[bool, typer.Option("--net", help="Compare the two ends, not version by version.")] = False,
     limit: Limit = None,
+    kind: FormatName = "table",
+    output: OutputFile = None,
     as_json: Json = False,
 ) -> None:
     """Show the change feed of a table: inserts, updates with both values, deletes."""
-    count = rows_to_show(limit, as_json, usual=100)
+    kind = chosen_format(kind, output, as_json)
     with open_lake(context) as lake:
         feed = lake.table(name).changes(since, until, net=net)
         empty = f"No row of {name} changed in the versions after {feed.since}, up to {feed.until}."
         with closing(feed.to_batches()) as batches:  # closed early, it lets go of its pin while the lake is open
-            show_limited(rows_of(batches), as_json, count, empty=empty)
+            write(Result(feed.schema, batches), kind, output, limit, empty=empty)

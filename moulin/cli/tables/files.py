@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from moulin.errors import InvalidInput, NotFound
 from moulin.formats.row_file import RowFormat, checked_format, format_of, read_rows
@@ -24,17 +25,25 @@ def check_files(names: Sequence[str]) -> None:
 
 
 def read_files(
-    names: Sequence[str], given: str | None, schema: Schema, done: Callable[[int], None]
+    names: Sequence[str], given: str | None, schema: Schema, done: Callable[[int, float | None], None]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of all files, batch by batch; `done` is told how many rows came so far."""
-    rows = 0
-    for name in names:
+    """The rows of all files, batch by batch.
+
+    `done` gets how many rows came so far, and how much of all bytes they are, between 0 and 1; None when standard
+    input is among the files.
+    """
+    sizes = [None if name == "-" else Path(name).stat().st_size for name in names]
+    total = None if None in sizes else sum(size or 0 for size in sizes)
+    rows = before = 0
+    for name, size in zip(names, sizes, strict=True):
         kind = _format(name, given)
-        shown = "standard input" if name == "-" else name
-        for batch in read_rows(shown, kind, schema, _opener(name, kind)):
+        source = _Source(name, kind)
+        for batch in read_rows("standard input" if name == "-" else name, kind, schema, source.open):
             yield batch
             rows += batch.num_rows
-            done(rows)
+            source.rows += batch.num_rows
+            done(rows, (before + source.position(size or 0)) / total if total else None)
+        before += size or 0
 
 
 def _format(name: str, given: str | None) -> RowFormat:
@@ -46,9 +55,26 @@ def _format(name: str, given: str | None) -> RowFormat:
     return found
 
 
-def _opener(name: str, kind: RowFormat) -> Callable[[], Any]:
-    if name != "-":
-        return lambda: open(name, "rb")
-    if kind == "parquet":  # read from its end
-        return lambda: io.BytesIO(sys.stdin.buffer.read())
-    return lambda: sys.stdin.buffer
+class _Source:
+    """A file, or standard input, and how far it is read."""
+
+    def __init__(self, name: str, kind: RowFormat) -> None:
+        self._name, self._kind = name, kind
+        self._file: Any = None
+        self.rows = 0
+
+    def open(self) -> Any:
+        if self._name != "-":
+            self._file = open(self._name, "rb")  # noqa: SIM115 - whoever reads it closes it
+        elif self._kind == "parquet":  # read from its end
+            self._file = io.BytesIO(sys.stdin.buffer.read())
+        else:
+            self._file = sys.stdin.buffer
+        return self._file
+
+    def position(self, size: int) -> int:
+        """How many bytes are read, about. A Parquet file is not read in order: there it follows from its rows."""
+        if self._kind == "parquet":
+            rows = 0 if self._name == "-" else pq.read_metadata(self._name).num_rows
+            return size * self.rows // rows if rows else size
+        return size if self._file.closed else min(size, self._file.tell())

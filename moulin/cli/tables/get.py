@@ -10,8 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from moulin.cli.documents import write_document
+from moulin.cli.help import examples
 from moulin.cli.options import Json, TableName, open_lake
-from moulin.cli.output import show_json, show_values
+from moulin.cli.output import show_values
+from moulin.cli.query.forms import FormatName, OutputFile, chosen_format
 from moulin.errors import FailedPrecondition, InvalidInput, NotFound
 from moulin.model.key.key import Key
 from moulin.model.schema.values import (
@@ -28,25 +31,39 @@ from moulin.model.schema.values import (
 
 
 def register(root: typer.Typer) -> None:
-    root.command()(get)
+    root.command(epilog=examples("moulin get shop.customers 1"))(get)
 
 
 def get(
     context: typer.Context,
     table: TableName,
     key: Annotated[str, typer.Argument(metavar="KEY", help="A value, or of several key columns a JSON array.")],
+    kind: FormatName = "table",
+    output: OutputFile = None,
     as_json: Json = False,
 ) -> None:
     """Show the row of a key; exit 1 if it does not exist."""
+    kind = chosen_format(kind, output, as_json)
     with open_lake(context) as lake:
         found = lake.table(table)
-        columns = Key.of(found.state().schema)
+        schema = found.state().schema
+        columns = Key.of(schema)
         if columns is None:
             raise FailedPrecondition(f"{table} has no primary key: use moulin scan {table} --where ...")
         row = found.get(parse_key(columns, key))
     if row is None:
         raise NotFound(f"{table} has no row with the key {key}.")
-    show_json(row) if as_json else show_values(row, False)
+    if as_json and output is None:
+        write_document({"row": row})
+    elif kind == "table" and output is None:
+        show_values(row, False, data=True)
+    else:
+        from moulin.cli.query.formats import write  # here: one row on the screen needs little
+        from moulin.cli.query.results import Result
+        from moulin.model.rows.rows import to_batches
+        from moulin.model.schema.arrow import shown_schema
+
+        write(Result(shown_schema(schema), iter(to_batches([row], schema))), kind, output)
 
 
 def parse_key(columns: Key, text: str) -> Any:

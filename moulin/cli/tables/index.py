@@ -6,18 +6,27 @@ from typing import Annotated, Any
 
 import typer
 
+from moulin.cli.help import examples
 from moulin.cli.options import Json, TableName, open_lake
-from moulin.cli.output import errors, moment, say, show_rows, size
+from moulin.cli.output import say, show_rows
+from moulin.cli.progress import progress
+from moulin.cli.values import Bytes, moment, size
 from moulin.table.index.index import IndexInfo
 
-app = typer.Typer(help="Secondary indexes.", no_args_is_help=True)
+app = typer.Typer(
+    help="Secondary indexes.",
+    no_args_is_help=True,
+    epilog=examples(
+        "moulin index create shop.orders id", "moulin index list shop.orders", "moulin index update shop.orders"
+    ),
+)
 
 
 def register(root: typer.Typer) -> None:
     root.add_typer(app, name="index")
 
 
-@app.command()
+@app.command(epilog=examples("moulin index create shop.orders id"))
 def create(
     context: typer.Context,
     table: TableName,
@@ -33,31 +42,31 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Index a column of a table."""
-    with open_lake(context) as lake, errors.status(f"Indexing {column} ..."):
+    with open_lake(context) as lake, progress(f"Indexing {column}", quiet=as_json, lake=lake):
         if spark:
             lake.spark()
         made = lake.table(table).create_index(column, kind, name)
     text = f"Index {made.name} covers {made.covered:,} segments of {table} ({size(made.bytes)})."
-    say(text, as_json, **describe(made, True))
+    say(text, as_json, **describe(made))
 
 
-@app.command("list")
+@app.command("list", epilog=examples("moulin index list shop.orders"))
 def list_all(context: typer.Context, table: TableName, as_json: Json = False) -> None:
     """List the indexes of a table."""
     with open_lake(context) as lake:
-        rows = [describe(index, as_json) for index in lake.table(table).indexes()]
+        rows = [describe(index) for index in lake.table(table).indexes()]
         show_rows(rows, as_json, empty=f"{table} has no index.")
 
 
-@app.command()
+@app.command(epilog=examples("moulin index update shop.orders"))
 def update(context: typer.Context, table: TableName, as_json: Json = False) -> None:
     """Let the indexes of a table cover the segments written since."""
-    with open_lake(context) as lake, errors.status("Indexing ..."):
+    with open_lake(context) as lake, progress("Indexing", quiet=as_json, lake=lake):
         version = lake.table(table).update_indexes().version
     say(f"The indexes of {table} cover all of its segments, at version {version}.", as_json, version=version)
 
 
-@app.command()
+@app.command(epilog=examples("moulin index drop shop.orders region_btree"))
 def drop(context: typer.Context, table: TableName, name: str, as_json: Json = False) -> None:
     """Drop an index."""
     with open_lake(context) as lake:
@@ -65,15 +74,15 @@ def drop(context: typer.Context, table: TableName, name: str, as_json: Json = Fa
     say(f"Index {name} of {table} is dropped, at version {version}.", as_json, version=version)
 
 
-def describe(index: IndexInfo, as_json: bool) -> dict[str, Any]:
+def describe(index: IndexInfo) -> dict[str, Any]:
     """A line of a list of indexes."""
-    covers = {"covered": index.covered, "segments": index.segments}
     return {
         "index": index.name,
         "column": index.column,
         "kind": index.kind,
-        **(covers if as_json else {"covers": f"{index.covered:,} of {index.segments:,} segments"}),
+        "covered": index.covered,
+        "segments": index.segments,
         "files": index.files,
-        "size": index.bytes if as_json else size(index.bytes),
-        "created": None if index.created_at is None else moment(index.created_at),
+        "bytes": Bytes(index.bytes),
+        "created": moment(index.created_at),
     }

@@ -8,8 +8,9 @@ from typing import Any
 from rich.bar import Bar
 from rich.table import Table as RichTable
 
-from moulin.cli.output import console, show_rows, size
+from moulin.cli.output import console, show_rows
 from moulin.cli.tables.index import describe
+from moulin.cli.values import size
 from moulin.table.stats import TableStats
 
 _WIDTH = 24
@@ -27,7 +28,7 @@ def as_values(stats: TableStats) -> dict[str, Any]:
         "memtable_bytes": stats.memtable_bytes,
         "log_position": stats.log_position,
         "regions": [asdict(region) for region in stats.regions],
-        "indexes": [describe(index, True) for index in stats.indexes],
+        "indexes": [describe(index) for index in stats.indexes],
     }
 
 
@@ -49,7 +50,7 @@ def draw(stats: TableStats) -> None:
                 "region": region.number,
                 "epoch": region.epoch,
                 "owner": region.owner or "nobody",
-                "log covered to": region.covered,
+                "log_covered_to": region.covered,
                 "generation": region.generation,
                 "files": region.files,
             }
@@ -57,4 +58,4 @@ def draw(stats: TableStats) -> None:
         ]
         show_rows(rows, False, title="Regions")
     if stats.indexes:
-        show_rows([describe(index, False) for index in stats.indexes], False, title="Indexes")
+        show_rows([describe(index) for index in stats.indexes], False, title="Indexes")

@@ -7,19 +7,33 @@ from typing import Annotated
 
 import typer
 
+from moulin.cli.documents import write_document
+from moulin.cli.help import examples
 from moulin.cli.options import All, DatabaseName, Json, Limit, TableName, open_lake, rows_to_read, rows_to_show
-from moulin.cli.output import moment, progress, say, show_json, show_limited, show_rows, show_values, size
+from moulin.cli.output import say, say_dropped, show_limited, show_rows, show_values
+from moulin.cli.progress import progress
 from moulin.cli.tables import adoption
+from moulin.cli.tables.plot import plot as draw_times
 from moulin.cli.tables.stats import as_values, draw
+from moulin.cli.values import Bytes, moment, size
 from moulin.errors import InvalidInput
 from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.filling import Filling, fillings_of
-from moulin.model.tags import refs_of, shown
+from moulin.model.tags import refs_of
+from moulin.model.tags import shown as shown_properties
 from moulin.table.stats import TableStats, sorting
 from moulin.table.table import Table
 
-app = typer.Typer(help="Tables.", no_args_is_help=True)
+app = typer.Typer(
+    help="Tables.",
+    no_args_is_help=True,
+    epilog=examples(
+        'moulin table create shop.visits id:long! at:timestamptz! page:string --event-time at --partition-by "day(at)"',
+        "moulin table list shop",
+        "moulin table show shop.orders --plot",
+    ),
+)
 
 
 def register(root: typer.Typer) -> None:
@@ -27,7 +41,12 @@ def register(root: typer.Typer) -> None:
     root.add_typer(app, name="table")
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        'moulin table create shop.visits id:long! at:timestamptz! page:string --event-time at --partition-by "day(at)"',
+        "moulin table create shop.users id:long! name:string --primary-key id",
+    )
+)
 def create(
     context: typer.Context,
     name: TableName,
@@ -41,10 +60,11 @@ def create(
     sort_by: Annotated[list[str] | None, typer.Option(help="A column; may be repeated.")] = None,
     event_time: Annotated[str | None, typer.Option(help="The column that time ranges prune on.")] = None,
     if_not_exists: Annotated[bool, typer.Option(help="Do nothing when it is there.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Make a table."""
     with open_lake(context) as lake:
-        lake.create_table(
+        made = lake.create_table(
             name,
             [_column(text) for text in columns],
             primary_key=primary_key or (),
@@ -53,7 +73,7 @@ def create(
             event_time=event_time,
             if_not_exists=if_not_exists,
         )
-        say(f"Table {name} is ready.")
+        say(f"Table {name} is ready.", as_json, id=made.id, name=name, version=made.version)
 
 
 def _column(text: str) -> tuple[str, str, bool]:
@@ -63,7 +83,7 @@ def _column(text: str) -> tuple[str, str, bool]:
     return name, kind.removesuffix("!"), not kind.endswith("!")
 
 
-@app.command("list")
+@app.command("list", epilog=examples("moulin table list shop"))
 def list_all(context: typer.Context, database: DatabaseName, everything: All = False, as_json: Json = False) -> None:
     """List the tables of a database."""
     with open_lake(context) as lake:
@@ -72,20 +92,23 @@ def list_all(context: typer.Context, database: DatabaseName, everything: All = F
                 "name": t.name,
                 "rows": t.rows,
                 "segments": t.segments,
-                "size": t.bytes if as_json else size(t.bytes),
+                "bytes": Bytes(t.bytes),
                 "version": t.head_version,
-                **({"gone at": moment(t.tombstone.delete_at) if t.tombstone else None} if everything else {}),
+                **({"gone_at": moment(t.tombstone.delete_at) if t.tombstone else None} if everything else {}),
             }
             for t in lake.tables(database, include_dropped=everything)
         ]
         show_rows(rows, as_json, empty=f"Database {database} has no tables.")
 
 
-@app.command()
+@app.command(epilog=examples("moulin table show shop.orders --plot"))
 def show(
     context: typer.Context,
     name: TableName,
     engines: Annotated[bool, typer.Option("--engines", help="Which Iceberg engines read it as it is.")] = False,
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Draw where the segments of each level lie along the event time.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show a table: columns, partitioning, properties, size, levels, regions and indexes."""
@@ -97,18 +120,21 @@ def show(
         stats = table.stats()
         description, columns = describe(lake, table, stats)
         if as_json:
-            show_json({**description, "bytes": stats.bytes, "columns": columns, **as_values(stats)})
+            write_document({**description, "columns": columns, **as_values(stats)})
             return
         show_values(description, False)
         show_rows(columns, False)
         draw(stats)
+        if plot:
+            for line in draw_times(lake.catalog.segments(table.id, stats.version, with_columns=False)):
+                say(line)
 
 
 def _show_engines(lake: Lake, table: Table, as_json: bool) -> None:
     from moulin.iceberg.projection.readers import readers_of
 
     made, live, found = readers_of(lake.context, table.id)
-    rows = [{"engine": r.engine, "version": r.version, "reads it": r.reads, "why not": r.reason} for r in found]
+    rows = [{"engine": r.engine, "version": r.version, "reads_it": r.reads, "why_not": r.reason} for r in found]
     show_rows(rows, as_json)
     beside = {number for segment in live for file in segment.facts.files for number in file.fields}
     left_out = [field.name for field in table.state(made.version).schema.fields if field.field_id in beside]
@@ -129,26 +155,26 @@ def describe(lake: Lake, table: Table, stats: TableStats) -> tuple[dict[str, obj
         "id": str(state.id),
         "version": stats.version,
         "rows": stats.rows,
-        "deleted rows not merged away": stats.deleted_rows,
+        "deleted_rows": stats.deleted_rows,
         "segments": stats.segments,
-        "size": size(stats.bytes),
-        "segments that one key may be in": stats.read_amplification,
-        "bytes written for a byte at level 0": written,
-        "primary key": [state.schema.find_column_name(number) for number in state.schema.identifier_field_ids],
-        "partitioned by": stats.partitioning or "nothing",
-        "sorted by": sorting(state) or "nothing",
-        "event time": state.event_time_field.name if state.event_time_field else None,
-        "properties": shown(state.properties),
+        "bytes": Bytes(stats.bytes),
+        "read_amplification": stats.read_amplification,
+        "write_amplification": written,
+        "primary_key": [state.schema.find_column_name(number) for number in state.schema.identifier_field_ids],
+        "partitioned_by": stats.partitioning or None,
+        "sorted_by": sorting(state) or None,
+        "event_time": state.event_time_field.name if state.event_time_field else None,
+        "properties": dict(shown_properties(state.properties)),
         "tags": {name: ref.version for name, ref in refs_of(state.properties).items()},
-        "oldest kept version": state.oldest_version,
+        "oldest_version": state.oldest_version,
         "files": f"{lake.store.uri}/tables/{state.id}",
     }
     columns: list[dict[str, object]] = [
-        {"column": f.name, "type": str(f.field_type), "required": f.required, "field id": f.field_id, "doc": f.doc}
+        {"column": f.name, "type": str(f.field_type), "required": f.required, "field_id": f.field_id, "doc": f.doc}
         for f in state.schema.fields
     ]
     if pending := fillings_of(state.properties, state.schema):
-        description["pending columns"] = {name: _filled(lake, state, one) for name, one in pending.items()}
+        description["pending_columns"] = {name: _filled(lake, state, one) for name, one in pending.items()}
     return description, columns
 
 
@@ -161,7 +187,7 @@ def _filled(lake: Lake, state: TableState, filling: Filling) -> str:
     return f"{done} of {len(live)} segments are filled; it reads as null until all are, and cannot be written"
 
 
-@app.command()
+@app.command(epilog=examples("moulin table export shop.orders ./orders-iceberg"))
 def export(
     context: typer.Context,
     name: TableName,
@@ -171,7 +197,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write a table as an Iceberg table of its own."""
-    with open_lake(context) as lake, progress(f"Exporting {name}", quiet=as_json):
+    with open_lake(context) as lake, progress(f"Exporting {name}", quiet=as_json, lake=lake):
         done = lake.table(name).export_iceberg(directory, version=version, copy=copy)
     say(
         f"{name} at version {done.version} is an Iceberg table in {done.location}: {done.files:,} files "
@@ -185,7 +211,7 @@ def export(
     )
 
 
-@app.command()
+@app.command(epilog=examples("moulin table history shop.orders --limit 5"))
 def history(
     context: typer.Context,
     name: TableName,
@@ -200,7 +226,7 @@ def history(
                 "version": c.version,
                 "when": moment(c.timestamp_ns),
                 "operation": str(c.kind),
-                "what": dict(c.summary) if as_json else ", ".join(f"{k}={v}" for k, v in c.summary.items()),
+                "summary": dict(c.summary),
             }
             for c in lake.table(name).history(rows_to_read(count, as_json))
         ]
@@ -210,15 +236,15 @@ def history(
             say(f"The history begins at version {state.oldest_version}; what was before was cleaned up.")
 
 
-@app.command()
-def rename(context: typer.Context, name: TableName, new_name: str) -> None:
-    """Give a table another name, also in another database."""
+@app.command(epilog=examples("moulin table rename shop.orders shop.sales"))
+def rename(context: typer.Context, name: TableName, new_name: str, as_json: Json = False) -> None:
+    """Give a table another name, in the same database or in another one."""
     with open_lake(context) as lake:
-        lake.rename_table(name, new_name)
-        say(f"Table {name} is now {new_name}.")
+        made = lake.rename_table(name, new_name)
+        say(f"Table {name} is now {new_name}.", as_json, id=made.id, name=made.name)
 
 
-@app.command()
+@app.command(epilog=examples("moulin table clone shop.orders shop.copy"))
 def clone(
     context: typer.Context,
     source: TableName,
@@ -244,7 +270,7 @@ def _moment_of(text: str | None) -> int | str | datetime | None:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-@app.command()
+@app.command(epilog=examples("moulin table drop shop.customers"))
 def drop(
     context: typer.Context,
     name: TableName,
@@ -254,19 +280,18 @@ def drop(
     """Drop a table; it can be brought back until its grace window ends."""
     with open_lake(context) as lake:
         dropped = lake.drop_table(name, immediate=immediate)
-        until = moment(dropped.tombstone.delete_at) if dropped.tombstone else None
-        say(f"Table {name} is dropped; `moulin table resurrect {name}` works until {until}.", as_json, until=until)
+        say_dropped("Table", "table", name, dropped.tombstone, as_json)
 
 
-@app.command()
-def resurrect(context: typer.Context, name: TableName) -> None:
+@app.command(epilog=examples("moulin table resurrect shop.dropped"))
+def resurrect(context: typer.Context, name: TableName, as_json: Json = False) -> None:
     """Bring a dropped table back."""
     with open_lake(context) as lake:
-        lake.resurrect_table(name)
-        say(f"Table {name} is back.")
+        found = lake.resurrect_table(name)
+        say(f"Table {name} is back.", as_json, id=found.id, name=found.name)
 
 
-@app.command()
+@app.command(epilog=examples("moulin table restore shop.orders 7"))
 def restore(context: typer.Context, name: TableName, version: int, as_json: Json = False) -> None:
     """Bring back the rows and schema of an older version, as a new version."""
     with open_lake(context) as lake:

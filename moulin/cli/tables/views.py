@@ -7,12 +7,20 @@ from typing import Annotated
 
 import typer
 
+from moulin.cli.help import examples
 from moulin.cli.options import All, DatabaseName, Json, ViewName, open_lake
-from moulin.cli.output import errors, moment, say, show_rows, show_values
+from moulin.cli.output import errors, say, say_dropped, show_rows, show_values
+from moulin.cli.values import moment
 from moulin.model.entities import View, ViewHistory, ViewQuery
 from moulin.model.names import full_name
 
-app = typer.Typer(help="Views: ordered unions of tables, and queries.", no_args_is_help=True)
+app = typer.Typer(
+    help="Views: ordered unions of tables, and queries.",
+    no_args_is_help=True,
+    epilog=examples(
+        "moulin view create shop.both orders returns", "moulin view set shop.all orders", "moulin view list shop"
+    ),
+)
 
 
 def register(root: typer.Typer) -> None:
@@ -22,7 +30,7 @@ def register(root: typer.Typer) -> None:
 Members = Annotated[list[str], typer.Argument(metavar="TABLE...")]
 
 
-@app.command()
+@app.command(epilog=examples("moulin view create shop.both orders returns"))
 def create(
     context: typer.Context,
     name: ViewName,
@@ -30,22 +38,23 @@ def create(
     sql: Annotated[str | None, typer.Option(help="A query in Spark SQL, instead of tables.")] = None,
     description: Annotated[str | None, typer.Option()] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Take the place of a view that has the name.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Make a view over tables of its database, or of a query."""
     with open_lake(context) as lake, errors.status("Starting Spark ...") if sql is not None else nullcontext():
-        lake.create_view(name, tables or None, sql=sql, description=description, replace=replace)
-        say(f"View {name} is ready.")
+        made = lake.create_view(name, tables or None, sql=sql, description=description, replace=replace)
+        say(f"View {name} is ready.", as_json, **_named(made))
 
 
-@app.command("set")
-def set_tables(context: typer.Context, name: ViewName, tables: Members) -> None:
+@app.command("set", epilog=examples("moulin view set shop.all orders"))
+def set_tables(context: typer.Context, name: ViewName, tables: Members, as_json: Json = False) -> None:
     """Replace the tables of a view."""
     with open_lake(context) as lake:
-        lake.set_view_tables(name, tables)
-        say(f"View {name} unites {', '.join(tables)}.")
+        made = lake.set_view_tables(name, tables)
+        say(f"View {name} unites {', '.join(tables)}.", as_json, **_named(made))
 
 
-@app.command("list")
+@app.command("list", epilog=examples("moulin view list shop"))
 def list_all(context: typer.Context, database: DatabaseName, everything: All = False, as_json: Json = False) -> None:
     """List the views of a database."""
     with open_lake(context) as lake:
@@ -53,16 +62,16 @@ def list_all(context: typer.Context, database: DatabaseName, everything: All = F
             {
                 "name": v.name,
                 "kind": kind_of(v),
-                "tables": ", ".join(m.name for m in v.members),
+                "tables": [m.name for m in v.members],
                 "description": v.description,
-                **({"gone at": moment(v.tombstone.delete_at) if v.tombstone else None} if everything else {}),
+                **({"gone_at": moment(v.tombstone.delete_at) if v.tombstone else None} if everything else {}),
             }
             for v in lake.views(database, include_dropped=everything)
         ]
         show_rows(rows, as_json, empty=f"Database {database} has no views.")
 
 
-@app.command()
+@app.command(epilog=examples("moulin view show shop.all"))
 def show(context: typer.Context, name: ViewName, as_json: Json = False) -> None:
     """Show a view."""
     with open_lake(context) as lake:
@@ -80,6 +89,15 @@ def show(context: typer.Context, name: ViewName, as_json: Json = False) -> None:
         )
 
 
+def _named(view: View) -> dict[str, object]:
+    return {
+        "id": view.id,
+        "name": f"{view.database}.{view.name}",
+        "kind": kind_of(view),
+        "tables": [m.name for m in view.members],
+    }
+
+
 def kind_of(view: View) -> str:
     return "union" if view.query is None else "query"
 
@@ -87,9 +105,9 @@ def kind_of(view: View) -> str:
 def _described(query: ViewQuery) -> dict[str, object]:
     return {
         "version": query.version,
-        "columns": [f"{field.name}: {field.field_type}" for field in query.schema.fields],
+        "columns": {field.name: str(field.field_type) for field in query.schema.fields},
         "properties": dict(query.properties),
-        **{f"sql ({one.dialect})": one.sql for one in query.representations},
+        "sql": {one.dialect: one.sql for one in query.representations},
         **({} if query.history is None else _history(query.history)),
     }
 
@@ -97,37 +115,40 @@ def _described(query: ViewQuery) -> dict[str, object]:
 def _history(history: ViewHistory) -> dict[str, object]:
     current = history.current
     return {
-        "default catalog": current.default_catalog,
-        "default namespace": ".".join(current.default_namespace),
+        "default_catalog": current.default_catalog,
+        "default_namespace": ".".join(current.default_namespace),
         "location": history.location,
-        "current version": history.current_id,
+        "current_version": history.current_id,
         "versions": [
-            f"{one.version_id}: {moment(one.timestamp_ms * 1_000_000)}, "
-            + ", ".join(text.dialect for text in one.representations)
+            {
+                "version": one.version_id,
+                "when": moment(one.timestamp_ms * 1_000_000),
+                "dialects": [text.dialect for text in one.representations],
+            }
             for one in history.versions
         ],
     }
 
 
-@app.command()
-def rename(context: typer.Context, name: ViewName, new_name: str) -> None:
+@app.command(epilog=examples("moulin view rename shop.all shop.everything"))
+def rename(context: typer.Context, name: ViewName, new_name: str, as_json: Json = False) -> None:
     """Give a view another name."""
     with open_lake(context) as lake:
-        lake.rename_view(name, new_name)
-        say(f"View {name} is now {new_name}.")
+        made = lake.rename_view(name, new_name)
+        say(f"View {name} is now {new_name}.", as_json, **_named(made))
 
 
-@app.command()
-def drop(context: typer.Context, name: ViewName) -> None:
+@app.command(epilog=examples("moulin view drop shop.all"))
+def drop(context: typer.Context, name: ViewName, as_json: Json = False) -> None:
     """Drop a view; it can be brought back for five minutes."""
     with open_lake(context) as lake:
-        lake.drop_view(name)
-        say(f"View {name} is dropped; `moulin view resurrect {name}` brings it back.")
+        dropped = lake.drop_view(name)
+        say_dropped("View", "view", name, dropped.tombstone, as_json)
 
 
-@app.command()
-def resurrect(context: typer.Context, name: ViewName) -> None:
+@app.command(epilog=examples("moulin view resurrect shop.gone"))
+def resurrect(context: typer.Context, name: ViewName, as_json: Json = False) -> None:
     """Bring a dropped view back."""
     with open_lake(context) as lake:
-        lake.resurrect_view(name)
-        say(f"View {name} is back.")
+        found = lake.resurrect_view(name)
+        say(f"View {name} is back.", as_json, **_named(found))

@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moulin.cli.help import examples
 from moulin.cli.options import Json, TableName, open_lake, parse_options
-from moulin.cli.output import progress, say, size
+from moulin.cli.output import say
+from moulin.cli.progress import progress
+from moulin.cli.values import size
 
 if TYPE_CHECKING:
     from moulin.table.ports import BatchLoaded
 
 
 def register(root: typer.Typer) -> None:
-    root.command()(backfill)
+    root.command(epilog=examples("moulin backfill shop.orders ./exports"))(backfill)
 
 
 def backfill(
@@ -36,11 +39,10 @@ def backfill(
 ) -> None:
     """Load files into a table, each once: run it again when it was interrupted, or when there are new files."""
     with open_lake(context) as lake, progress(f"Loading into {name}", quiet=as_json) as bar:
-        task = bar.task_ids[0]
 
-        def told(batch: BatchLoaded) -> None:
-            text = f"Loading into {name}: batch {batch.number}"
-            bar.update(task, description=text, completed=batch.bytes_done, total=batch.bytes_total)
+        def loaded(batch: BatchLoaded) -> None:
+            bar.say(f"Loading into {name}: batch {batch.number}")
+            bar.of(batch.bytes_done, batch.bytes_total, "bytes")
 
         done = lake.table(name).backfill(
             path,
@@ -49,7 +51,7 @@ def backfill(
             storage_options=parse_options(path_option or []) or None,
             batch_bytes=batch_bytes,
             changed=changed,
-            progress=told,
+            progress=loaded,
         )
     sentence = (
         f"{done.files:,} files ({size(done.bytes)}) became {done.rows:,} rows of {name} in {done.batches:,} versions, "

@@ -8,14 +8,16 @@ from typing import Annotated
 
 import typer
 
+from moulin.cli.help import examples
 from moulin.cli.options import Json, open_lake
-from moulin.cli.output import progress, say, warn
+from moulin.cli.output import say, warn
+from moulin.cli.progress import progress
 from moulin.errors import InvalidInput
 from moulin.table.erase.report import key_of, verify
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(erase)
+    app.command(epilog=examples('moulin erase shop.orders --where "id = 2" --yes --report report.json'))(erase)
 
 
 def erase(
@@ -41,7 +43,7 @@ def erase(
         raise InvalidInput("Name a table and give --where, or a report to check with --verify.")
     if not yes:
         typer.confirm(f"Erase these rows of {name} from every version, for good?", abort=True)
-    with open_lake(context) as lake, progress(f"Erasing rows of {name}", quiet=as_json):
+    with open_lake(context) as lake, progress(f"Erasing rows of {name}", quiet=as_json, lake=lake):
         done = lake.table(name).erase(where, report_key=key)
     if report is not None:
         report.write_text(json.dumps(done.report, indent=1) + "\n")

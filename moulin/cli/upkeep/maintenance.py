@@ -15,8 +15,12 @@ from moulin.catalog.manifests.recover import recover as recover_catalog
 from moulin.catalog.upkeep.check import Finding
 from moulin.catalog.upkeep.check import check as check_catalog
 from moulin.catalog.upkeep.gc import collect
+from moulin.cli.documents import write_document
+from moulin.cli.help import examples
 from moulin.cli.options import DryRun, Json, TableName, open_lake, require_address
-from moulin.cli.output import console, progress, say, show_json, show_rows, show_values, size, warn
+from moulin.cli.output import console, say, show_rows, show_values, warn
+from moulin.cli.progress import progress
+from moulin.cli.values import Bytes, size
 from moulin.deprecation import warn_renamed
 from moulin.lake import Lake, locate
 from moulin.table.keyed.left_logs import regions_in_logs
@@ -24,11 +28,11 @@ from moulin.table.verify import verify
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(compact)
-    app.command("merge", hidden=True)(_merge)
-    app.command()(gc)
-    app.command()(check)
-    app.command()(recover)
+    app.command(epilog=examples("moulin compact shop.orders", "moulin compact shop.orders --everything"))(compact)
+    app.command("merge", hidden=True, epilog=examples("moulin compact shop.orders"))(_merge)
+    app.command(epilog=examples("moulin gc --dry-run", "moulin gc --history-keep 604800"))(gc)
+    app.command(epilog=examples("moulin check --quick", "moulin check --iceberg shop.orders"))(check)
+    app.command(epilog=examples("moulin recover"))(recover)
 
 
 def compact(
@@ -44,10 +48,7 @@ def compact(
     with interrupted_by_sigterm(), open_lake(context) as lake, progress(f"Compacting {name}", quiet=as_json) as bar:
         if spark:
             lake.spark()
-        task = bar.task_ids[0]
-        done = lake.table(name).compact(
-            everything=everything, progress=lambda part, all_: bar.update(task, completed=part, total=all_)
-        )
+        done = lake.table(name).compact(everything=everything, progress=bar.of)
     if done.merges == 0:
         say(f"{name} has nothing worth compacting.", as_json, merges=0, version=done.version)
         return
@@ -110,18 +111,21 @@ def gc(
     values = {
         "purged": done.purged,
         "expired": {found.table: found.oldest_version for found in done.expired},
-        "to the trash": len(done.trashed),
-        "deleted files": len(done.deleted),
-        "deleted bytes": done.bytes_deleted,
-        "waiting in the trash": done.waiting,
+        "to_the_trash": len(done.trashed),
+        "deleted_files": len(done.deleted),
+        "deleted_bytes": Bytes(done.bytes_deleted),
+        "waiting_in_the_trash": done.waiting,
         "failures": done.failures,
     }
     if as_json:
-        show_json({**values, "files": [g.path for g in done.deleted], "trash": [g.path for g in done.trashed]})
+        files = {"files": [g.path for g in done.deleted], "trash": [g.path for g in done.trashed]}
+        write_document({**values, "dry_run": dry_run, **files})
+        if done.failures:
+            raise typer.Exit(1)
         return
     if dry_run:
         console.print("[dim]A dry run: nothing was changed. This is what would happen.[/dim]")
-    show_values({**values, "deleted bytes": size(done.bytes_deleted)}, False)
+    show_values(values, False)
     if done.failures:
         raise typer.Exit(1)
 
@@ -143,12 +147,11 @@ def check(
         _check_iceberg(context, iceberg, quick, as_json)
         return
     with open_lake(context) as lake, progress("Checking", quiet=as_json) as bar:
-        task = bar.task_ids[0]
         catalog = lake.own_catalog()
         findings = check_catalog(
             catalog,
             data=not quick,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            progress=bar.of,
         )
         findings += check_streams(catalog, data=not quick)
         if not quick:
@@ -203,12 +206,11 @@ def recover(
     assert address.lake is not None
     uri, store, config = locate(address.lake, address.storage, address.storage_options or None, None)
     with progress("Reading manifests", quiet=as_json) as bar:
-        task = bar.task_ids[0]
         found = recover_catalog(
             store,
             uri,
             config,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            progress=bar.of,
             to_version=to_version,
             discard_newer=discard_newer,
             find_regions=partial(regions_in_logs, store, config),
@@ -219,10 +221,10 @@ def recover(
         "tables": found.tables,
         "views": found.views,
         "segments": found.segments,
-        "goes on with version": found.first_version,
-        "left out": found.incomplete,
+        "goes_on_with_version": found.first_version,
+        "left_out": found.incomplete,
         "ignored": list(found.ignored),
-        "set aside": list(found.set_aside),
+        "set_aside": list(found.set_aside),
     }
     if not as_json:
         console.print(f"The catalog is back, as it was at version {found.version}.")

@@ -6,10 +6,16 @@ from typing import Annotated
 
 import typer
 
+from moulin.cli.help import examples
 from moulin.cli.options import Json, open_lake
-from moulin.cli.output import errors, say
+from moulin.cli.output import say
+from moulin.cli.progress import progress
 
-app = typer.Typer(help="Manifests: versions as files, from which a catalog can be recovered.", no_args_is_help=True)
+app = typer.Typer(
+    help="Manifests: versions as files, from which a catalog can be recovered.",
+    no_args_is_help=True,
+    epilog=examples("moulin manifest write"),
+)
 
 
 def register(root: typer.Typer) -> None:
@@ -21,14 +27,14 @@ def _group() -> None:
     """Manifests: versions as files, from which a catalog can be recovered."""
 
 
-@app.command()
+@app.command(epilog=examples("moulin manifest write", "moulin manifest write shop.orders"))
 def write(
     context: typer.Context,
     tables: Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
     """Write full manifests of tables as they are now; without names, of every table and of the lake."""
-    with open_lake(context) as lake, errors.status("Writing manifests ..."):
+    with open_lake(context) as lake, progress("Writing manifests", quiet=as_json):
         version = lake.write_manifests(*(tables or ()))
     what = f"of {', '.join(tables)}" if tables else "of the lake and of every table"
     say(f"Full manifests {what} are in storage, at version {version}.", as_json, version=version)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import sys
 import threading
 from typing import Annotated
 
@@ -12,13 +10,16 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
+from moulin.cli.help import examples
 from moulin.cli.options import Json, open_lake, parse_options
-from moulin.cli.output import errors, progress, say, size
+from moulin.cli.output import errors, report
+from moulin.cli.progress import progress
+from moulin.cli.values import size
 from moulin.mirror import Mirror, MirrorReport, describe
 
 
 def register(root: typer.Typer) -> None:
-    root.command()(mirror)
+    root.command(epilog=examples("moulin mirror ./copy --once"))(mirror)
 
 
 def mirror(
@@ -36,9 +37,8 @@ def mirror(
         copy = Mirror(lake, target, parse_options(target_option or []) or None)
         if once:
             with progress(f"Copying to {copy.target.uri}", quiet=as_json) as bar:
-                task = bar.task_ids[0]
-                report = copy.run_once(lambda done, total: bar.update(task, completed=done, total=total))
-            say(_line(copy, report), as_json, target=copy.target.uri, **describe(report))
+                done = copy.run_once(bar.of)
+            report("round", _line(copy, done), as_json, target=copy.target.uri, **describe(done))
             return
         _follow(copy, interval, as_json)
 
@@ -49,12 +49,11 @@ def _follow(copy: Mirror, interval: float, as_json: bool) -> None:
     try:
         with Live(Text(f"Copying to {copy.target.uri}"), console=errors, transient=True) as live:
 
-            def show(report: MirrorReport) -> None:
+            def show(done: MirrorReport) -> None:
                 if as_json:
-                    sys.stdout.write(json.dumps({"target": copy.target.uri, **describe(report)}) + "\n")
-                    sys.stdout.flush()
+                    report("round", "", as_json, target=copy.target.uri, **describe(done))
                 else:
-                    live.update(Text(_line(copy, report)))
+                    live.update(Text(_line(copy, done)))
 
             copy.follow(interval, stop, show)
     finally:

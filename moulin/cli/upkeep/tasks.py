@@ -10,14 +10,20 @@ from uuid import UUID
 
 import typer
 
+from moulin.cli.help import examples
 from moulin.cli.options import Json, open_lake
-from moulin.cli.output import moment, say, show_rows, show_values, size
+from moulin.cli.output import say, show_rows, show_values
+from moulin.cli.values import Bytes, moment
 from moulin.errors import InvalidInput, MoulinError, NotFound
 from moulin.lake import Lake
 from moulin.model.merge_task import MergeTask
 from moulin.model.operations import Claim
 
-app = typer.Typer(help="Merge tasks: compactions that wait for a worker, or that one has.", no_args_is_help=True)
+app = typer.Typer(
+    help="Merge tasks: compactions that wait for a worker, or that one has.",
+    no_args_is_help=True,
+    epilog=examples("moulin task list shop.orders", "moulin task show $TASK", "moulin task release $TASK"),
+)
 
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="The id of a task; see `moulin task list`.")]
 _ANY_ATTEMPT = 0
@@ -28,7 +34,7 @@ def register(root: typer.Typer) -> None:
     root.add_typer(app, name="task")
 
 
-@app.command("list")
+@app.command("list", epilog=examples("moulin task list shop.orders"))
 def list_tasks(
     context: typer.Context,
     table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only those of database.table.")] = None,
@@ -41,11 +47,11 @@ def list_tasks(
         names = _names(lake, found)
     rows = [_row(task, names[task.table_id]) for task in found]
     if not as_json:
-        rows = [{**row, "last error": (row["last error"] or "")[:_SHOWN_ERROR]} for row in rows]
+        rows = [{**row, "last_error": (row["last_error"] or "")[:_SHOWN_ERROR]} for row in rows]
     show_rows(rows, as_json, empty="There is no merge task.")
 
 
-@app.command()
+@app.command(epilog=examples("moulin task show $TASK"))
 def show(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
     """Show one merge task: who has it, until when, its segments and what went wrong last."""
     task_id = _id(task)
@@ -56,17 +62,17 @@ def show(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
     values = _row(found, name)
     values |= {
         "created": moment(found.created_at),
-        "inputs": inputs if as_json else ", ".join(map(str, inputs)),
-        "bytes": figures.total if as_json else size(figures.total),
-        "smallest": figures.smallest if as_json else size(figures.smallest),
-        "largest": figures.largest if as_json else size(figures.largest),
-        "times from": moment(figures.time_min),
-        "times to": moment(figures.time_max),
+        "inputs": list(inputs),
+        "bytes": Bytes(figures.total),
+        "smallest": Bytes(figures.smallest),
+        "largest": Bytes(figures.largest),
+        "times_from": moment(figures.time_min),
+        "times_to": moment(figures.time_max),
     }
     show_values(values, as_json)
 
 
-@app.command()
+@app.command(epilog=examples("moulin task release $TASK"))
 def release(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
     """Make a merge task available at once: taken from its worker, out of its back-off or out of quarantine."""
     with open_lake(context) as lake:
@@ -75,7 +81,7 @@ def release(context: typer.Context, task: TaskId, as_json: Json = False) -> None
     say(text, as_json, task=task, released=released)
 
 
-@app.command()
+@app.command(epilog=examples("moulin task delete $TASK"))
 def delete(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
     """Delete a merge task: its segments stay as they are and are free to be planned again."""
     with open_lake(context) as lake:
@@ -113,8 +119,8 @@ def _row(task: MergeTask, table: str) -> dict[str, Any]:
         "level": task.level,
         "worker": task.worker,
         "claimed": moment(task.claimed_at),
-        "free in seconds": None if left is None else round(left, 1),
+        "free_in_seconds": None if left is None else round(left, 1),
         "attempt": task.attempt,
         "failures": task.failures,
-        "last error": task.last_error,
+        "last_error": task.last_error,
     }

@@ -61,7 +61,7 @@ def overwrite(context: Context, keyed: KeyedTable, data: Any, where: Where) -> O
                 rows = to_schema(piece, schema, state.schema)
                 for value, part in keyed.spec.split(newest(keyed.key, rows)):
                     number = context.catalog.region(keyed.id, value).number
-                    segments = [s for s in kept if s.facts.region == number]
+                    segments = keyed.spec.searched(kept, number)
                     put_rows(context, state, draft, segments, part, numbers, region=number)
             change = draft.change(state, uses)
             if where is None:

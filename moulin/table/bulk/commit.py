@@ -64,14 +64,15 @@ def plan_held(
     replaces_all: bool = False,
 ) -> BulkPlan:
     """The plan of a change of the version that was seen."""
+    spec = seen.spec
     regions = {region.value: region.number for region in context.catalog.regions(keyed.id)}
-    if not keyed.spec.is_split:
-        regions[()] = 0
+    if spec.sole is not None:
+        regions[spec.sole] = context.catalog.region(keyed.id, spec.sole).number
     return BulkPlan(
         context.store,
         Layout.of(seen.state),
         seen.state.schema if rules is None else rules.source,
-        keyed.spec,
+        spec,
         regions,
         () if replaces_all else seen.segments,
         keyed.config.append_segment_bytes,
@@ -148,11 +149,9 @@ def commit_overwrite(
 ) -> Outcome:
     """One version in which the runs of a plan stand in place of all rows, or of those that match."""
     drafts = Drafts.of(context, keyed, plan, runs)
-    known = [region.value for region in context.catalog.regions(keyed.id)]
-    values = {*known, *drafts.values, *([] if keyed.spec.is_split else [()])}
 
     def run() -> Outcome:
-        with keyed.held(sorted(values, key=repr)) as (seen, uses):
+        with keyed.held(also=drafts.values) as (seen, uses):
             if where is None:
                 gone = context.catalog.table_entry(keyed.id).rows
                 change = replace(drafts.change(seen.state, uses), kind=Kind.OVERWRITE, everything=True)

@@ -21,7 +21,6 @@ from moulin.formats.segment.reader import SegmentReader
 from moulin.model.conflicts import Verdict
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment, SegmentFacts
-from moulin.model.key.region import RegionSpec
 from moulin.model.layout.partition import PartitionTuple
 from moulin.model.operations import Kind, RegionUse
 from moulin.table.bulk.runs import DuplicateSlice, RelocateSlice, find_duplicates, relocate
@@ -79,17 +78,17 @@ class Drafts:
     def locate(self, context: Context, plan: BulkPlan) -> None:
         """Find the rows of the plan that runs replace which were not written by the plan, as adopted files were not."""
         for number, draft in self.by_region.items():
-            segments = [segment for segment in plan.segments if segment.facts.region == number]
+            segments = plan.spec.searched(plan.segments, number)
             if segments:
                 self.by_region[number] = _relocated(context, plan, draft, segments)
 
     def settle(self, context: Context, plan: BulkPlan, seen: KeyedVersion) -> None:
         """Locate keys again in regions whose rows are not as planned. REQUIRES: the regions are held."""
-        if plan.spec.spec != RegionSpec.of(seen.state.schema, seen.state.properties).spec:
+        if not plan.spec.is_as(seen.spec):
             raise Conflict("The regions of the table changed during the write; try again.")
         for number, draft in self.by_region.items():
             segments = seen.of_region(number)
-            if _content(segments) == _content(s for s in plan.segments if s.facts.region == number):
+            if _content(segments) == _content(plan.spec.searched(plan.segments, number)):
                 continue
             if plan.rules is not None:
                 raise Stale("Rows that the merge read changed meanwhile; try again.", Verdict.RETRY)

@@ -124,7 +124,7 @@ def _write(
 ) -> None:
     region = plan.regions.get(value, NEW_REGION)
     ordered, keys = in_order(plan, rows)
-    segments = [segment for segment in plan.segments if segment.facts.region == region]
+    segments = plan.spec.searched(plan.segments, region)
     located = locate(tools.indexes, tools.vectors, tools.store, segments, keys)
     own = draft.hide(tools, region, keys)
     if len(own) and plan.duplicates == "error":

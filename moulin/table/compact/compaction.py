@@ -18,6 +18,7 @@ from moulin.errors import Corrupt, FailedPrecondition, MoulinError
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.ids import new_id
+from moulin.model.key.region import RegionSpec
 from moulin.model.merge_task import MergeTask, TaskState
 from moulin.model.operations import Claim
 from moulin.model.table_settings import MERGE_SPAN, RETENTION, merge_span_ns
@@ -246,7 +247,9 @@ def plan(
         and (not _is_filled(segment, shown) or (due_only and segment.facts.level == 0))
     ]
     if state.schema.identifier_field_ids:
-        return pick_levels(free, config, due_only=due_only, everything=everything, lost_specs=state.lost_specs)
+        regions = RegionSpec.of(state.schema, state.properties)
+        options = {"due_only": due_only, "everything": everything}
+        return pick_levels(free, config, **options, lost_specs=state.lost_specs, regions=regions)
     span = merge_span_ns(state.properties, config.merge_span)
     own = MERGE_SPAN in state.properties or RETENTION in state.properties
     # Whoever compacts by hand wants few segments: only a span that the table was given holds then.

@@ -15,6 +15,7 @@ from moulin.config import Config
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns import compute as pc
 from moulin.model.facts import LiveSegment
+from moulin.model.key.region import RegionSpec
 from moulin.model.layout.partition_spec import IdentityTransform
 from moulin.model.layout.size_tier import size_tier
 from moulin.model.layout.sort_order import NullOrder, SortDirection
@@ -101,17 +102,20 @@ def pick_levels(
     due_only: bool,
     everything: bool,
     lost_specs: Collection[int] = (),
+    regions: RegionSpec | None = None,
 ) -> list[Group]:
     """The groups of a keyed table worth compacting, level 0 first: 0 -> 1 with what it overlaps there, then 1 -> 2, and
     so on to the deepest level.
 
     Groups share no segment, so they may run at once: 0 -> 1 beside 2 -> 3. `due_only` leaves alone what is not due yet;
     `everything` takes all segments of a region and partition into the deepest level, but for one that is there already,
-    unless its partitioning is one of `lost_specs`.
+    unless its partitioning is one of `lost_specs`. Segments of regions of earlier specs are looked into by all regions
+    of `regions`, so they are compacted together; and with all others while there is one region.
     """
     shards: dict[tuple[int, int, tuple[bytes | None, ...]], list[LiveSegment]] = defaultdict(list)
     for segment in segments:
-        shards[segment.facts.region, segment.facts.spec_id, segment.facts.partition].append(segment)
+        region = segment.facts.region if regions is None else regions.shared(segment.facts.region)
+        shards[region, segment.facts.spec_id, segment.facts.partition].append(segment)
     groups = []
     for members in shards.values():
         if everything:

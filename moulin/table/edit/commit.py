@@ -11,7 +11,6 @@ from pyroaring import BitMap64
 from moulin.errors import Conflict
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
-from moulin.model.key.region import RegionSpec
 from moulin.model.operations import Kind, RegionUse
 from moulin.model.rows.rows import RowsOf, to_batches
 from moulin.table.bulk.commit import plan_held
@@ -68,10 +67,11 @@ def _apply_held(context: Context, keyed: KeyedTable, compute: Compute, summary: 
         _refuse_common(plan, [run.draft for run in runs])
         require_successors(plan, plan.bulk, [run.draft for run in runs])
         drafts = Drafts.of(context, keyed, plan.bulk, runs)
-        known = {use.number for use in uses}
-        fresh = [value for value in drafts.values if drafts.numbers[value] not in known]
+        known = {use.number for use in uses}  # rows of regions of an earlier spec may go: they are in one that is held
+        own = [value for value in drafts.values if plan.bulk.spec.owns(value)]
+        fresh = [value for value in own if drafts.numbers[value] not in known]
         with keyed.held(fresh) as (now, more):  # regions that did not exist when the statement began
-            if plan.bulk.spec.spec != RegionSpec.of(now.state.schema, now.state.properties).spec:
+            if not plan.bulk.spec.is_as(now.spec):
                 raise Conflict("The regions of the table changed during the write; try again.")
             whole = UpsertDraft()
             for number, draft in drafts.by_region.items():

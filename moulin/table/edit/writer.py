@@ -225,7 +225,7 @@ def _write_keyed(
         raise duplicate_key(bulk.key, ordered, int(own[0]))
     fresh = np.flatnonzero(ordered.column(ROW_ID).is_null().to_numpy())
     if len(fresh):
-        segments = [segment for segment in plan.segments.values() if segment.facts.region == region]
+        segments = bulk.spec.searched(plan.segments.values(), region)
         found = locate(tools.indexes, tools.vectors, tools.store, segments, keys.take(pa.array(fresh)))
         if len(found.indexes):
             if any(clause.action is Action.UPSERT for clause in plan.clauses):

@@ -8,13 +8,14 @@ from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
-from moulin.errors import Closed, Fenced, MoulinError
+from moulin.errors import Closed, Fenced, InvalidInput, MoulinError
 from moulin.model.entities import Region
 from moulin.table.commit.retry import retry
 from moulin.table.context import Context
 from moulin.table.keyed.background import Background
 from moulin.table.keyed.claim import claim_region
 from moulin.table.keyed.counters import Counters, StallStats, WriterStats
+from moulin.table.keyed.divided import Divided
 from moulin.table.keyed.flush_lock import FlushLock
 from moulin.table.keyed.memtable import Memtable, to_schema
 from moulin.table.keyed.reader import KeyedReader
@@ -47,7 +48,16 @@ class RegionHolder(KeyedReader):
                 return writer
             if self._background.ending:
                 raise Closed("The table was closed; open it again with lake.table(...).")
-            writer = self._claim(self._context.catalog.region(self.id, value))
+            self.refresh()
+            if not self.spec.owns(value):
+                raise self._divided()
+            try:
+                writer = self._claim(self._context.catalog.region(self.id, value))
+            except (Fenced, InvalidInput) as error:
+                self.refresh()
+                if not self.spec.owns(value):
+                    raise self._divided() from error
+                raise
             self._regions[value] = writer
             if not self.spec.is_split:
                 self._sole = writer
@@ -63,6 +73,9 @@ class RegionHolder(KeyedReader):
                 self._background.wake()
             return writer
 
+    def _divided(self) -> Divided:
+        return Divided(f"The regions of {self._seen.state.full_name} changed during the write; try again.")
+
     def _claim(self, region: Region, *, flushing: bool = False) -> RegionWriter:
         return claim_region(
             self._context,
@@ -70,12 +83,15 @@ class RegionHolder(KeyedReader):
             region,
             self.config,
             wake=self._background.wake,
-            level0=lambda: sum(
-                s.facts.level == 0 and s.facts.adopted is None for s in self._seen.of_region(region.number)
-            ),
+            level0=lambda: self._level0(region.number),
             refresh=self.refresh,
             flushing=flushing,
         )
+
+    def _level0(self, number: int) -> int:
+        """Segments that flushes of a region made and no compaction has taken. Adopted files hold up nobody."""
+        mine = (s.facts for s in self._seen.segments if s.facts.region == number)
+        return sum(facts.level == 0 and facts.adopted is None for facts in mine)
 
     def _end(self, writer: RegionWriter) -> None:
         """Close a writer. One that leaves nothing in its log says so, and nobody need look at it."""

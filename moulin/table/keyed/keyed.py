@@ -7,22 +7,27 @@ that others left.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pyarrow as pa
 
-from moulin.errors import Closed, Conflict, FailedPrecondition, InvalidInput, NotFound
+from moulin.errors import Closed, Conflict, FailedPrecondition, InvalidInput, NotFound, Unavailable
 from moulin.model.entities import TableState
 from moulin.model.key.key import Key
-from moulin.model.operations import RegionUse
+from moulin.model.key.region import PROPERTY as REGIONS
+from moulin.model.operations import RegionUse, SetProperties
 from moulin.model.rows.rows import to_batches
 from moulin.model.schema.arrow import arrow_schema
-from moulin.table.commit.change import after_commit
+from moulin.model.schema.values import Schema
+from moulin.table.commit.change import SettingChange, after_commit
+from moulin.table.commit.retry import retry
 from moulin.table.context import Context
+from moulin.table.keyed.divided import Divided
 from moulin.table.keyed.memtable import to_schema
 from moulin.table.keyed.region import RegionWriter
 from moulin.table.keyed.settler import LogSettler
@@ -30,6 +35,9 @@ from moulin.table.keyed.version import KeyedVersion
 from moulin.table.write.pieces import pieces
 from moulin.table.write.upsert import UpsertDraft, newest, put_rows
 from moulin.table.write.writes import number_source
+
+_T = TypeVar("_T")
+_DIVIDED = 100  # changes of the regions that a write of rows outlasts
 
 
 class KeyedTable(LogSettler):
@@ -44,21 +52,30 @@ class KeyedTable(LogSettler):
 
     def direct(self) -> KeyedTable | RegionWriter:
         """What takes rows one by one: the writer itself when there is one for all keys."""
-        return self if self.spec.is_split else self._writer(())
+        return self._as_divided(lambda: self if self.spec.sole is None else self._writer(self.spec.sole))
 
     def put(self, row: Any) -> None:
         """Insert a row, or replace the one with its key."""
-        self._write(self._value_of_row(row), lambda writer: writer.put(row))
+        self._as_divided(lambda: self._write(self._value_of_row(row), lambda writer: writer.put(row)))
 
     def put_batch(self, data: object) -> int:
         """Insert or replace rows: a list of dicts, or Arrow in any form. Each region takes its rows at once."""
-        if not self.spec.is_split and isinstance(data, list | tuple):
-            self._write((), lambda writer: writer.put_rows(data))
-            return len(data)
-        if not self.spec.is_split:
-            self._writer(())  # the writer knows the schema best
+        if isinstance(data, list | tuple):
+            return self._as_divided(lambda: self._put_batch(data))
+        self._as_divided(lambda: self.spec.sole is None or self._writer(self.spec.sole))  # it knows the schema best
         schema = self._seen_now().state.schema
         rows = pa.Table.from_batches(to_batches(data, schema), arrow_schema(schema))
+        return self._as_divided(lambda: self._put_rows(rows, schema))
+
+    def _put_batch(self, data: Sequence[Any]) -> int:
+        sole = self.spec.sole
+        if sole is not None:
+            self._write(sole, lambda writer: writer.put_rows(data))
+            return len(data)
+        schema = self._seen_now().state.schema
+        return self._put_rows(pa.Table.from_batches(to_batches(data, schema), arrow_schema(schema)), schema)
+
+    def _put_rows(self, rows: pa.Table, schema: Schema) -> int:
         for value, part in self.spec.split(rows) if rows.num_rows else ():
             batches, schema_id = part.to_batches(), schema.schema_id
             self._write(value, partial(RegionWriter.put_batches, batches=batches, schema_id=schema_id))
@@ -67,15 +84,26 @@ class KeyedTable(LogSettler):
     def delete(self, key: Any) -> None:
         """Delete the row of a key, if there is one."""
         checked = self.key.check(key)
-        self._write(self.spec.value_of(checked), lambda writer: writer.delete([checked]))
+        self._as_divided(lambda: self._delete([checked]))
 
     def delete_batch(self, keys: Sequence[Any]) -> None:
         """Delete the rows of several keys."""
+        checked = [self.key.check(key) for key in keys]
+        self._as_divided(lambda: self._delete(checked))
+
+    def _delete(self, keys: Sequence[Any]) -> None:
         grouped: dict[tuple[bytes | None, ...], list[Any]] = {}
-        for key in [self.key.check(key) for key in keys]:
+        for key in keys:
             grouped.setdefault(self.spec.value_of(key), []).append(key)
         for value, part in grouped.items():
             self._write(value, partial(RegionWriter.delete, keys=part))
+
+    def _as_divided(self, write: Callable[[], _T]) -> _T:
+        """Write, and again while the keys are divided otherwise meanwhile: rows of it that were written count once."""
+        for _ in range(_DIVIDED):
+            with suppress(Divided):
+                return write()
+        return write()
 
     def _write(self, value: tuple[bytes | None, ...], change: Callable[[RegionWriter], object]) -> None:
         """Have the writer of a region change it; wait for one that was given up for a while."""
@@ -85,8 +113,9 @@ class KeyedTable(LogSettler):
             change(self._writer(value))
 
     def _value_of_row(self, row: Any) -> tuple[bytes | None, ...]:
-        if not self.spec.is_split:
-            return ()
+        sole = self.spec.sole
+        if sole is not None:
+            return sole
         if not isinstance(row, Mapping):
             raise InvalidInput(f"put takes a row as a dict, not {type(row).__name__}.")
         missing = [name for name in self.key.names if name not in row]
@@ -114,10 +143,11 @@ class KeyedTable(LogSettler):
         changes from this thread are refused until it ends. The change may drop the table if it `may_go`.
         """
         with self._alone(reserved), ExitStack() as stack:
-            known = [region.value for region in self._context.catalog.regions(self.id)]
-            wanted = sorted(
-                {*known, *also, *([()] if not self.spec.is_split else [])} if values is None else set(values), key=repr
-            )
+            self.refresh()
+            spec = self.spec
+            known = {region.value for region in self._context.catalog.regions(self.id) if spec.owns(region.value)}
+            own = {value for value in also if spec.owns(value)} | ({spec.sole} if spec.sole is not None else set())
+            wanted = sorted({*known, *own} if values is None else set(values), key=repr)
             self._background.ending = False  # claims for the time of a change are taken after a close too
             writers = []
             for value in wanted:
@@ -172,6 +202,47 @@ class KeyedTable(LogSettler):
             with suppress(NotFound):
                 self.refresh()
 
+    def divide(self, fields: str) -> int:
+        """Divide the keys by other fields from now on; returns the version. Fenced when another process has the table
+        open for puts.
+
+        Logs are emptied before: nobody reads those of earlier regions again. Their writers end while puts wait; what
+        waited goes to the new regions. Those are claimed once the manifest of the change is in storage, since their
+        logs would mean something else without it.
+        """
+        return retry(self._context.config.commit_attempts, lambda: self._divide(fields))  # a region may have come
+
+    def _divide(self, fields: str) -> int:
+        with self.held() as (seen, uses):
+            held = {use.number for use in uses}
+            self._require_published(seen.state.head_version)
+            for writer in list(self._regions.values()):
+                if writer.region.number in held:
+                    writer.shed()
+            operation = SetProperties({REGIONS: fields} if fields else {}, () if fields else (REGIONS,))
+            change = SettingChange(self.id, seen.state.version, operation, regions=tuple(uses))
+            try:
+                return self._context.committer.commit([change]).version
+            except FailedPrecondition as error:
+                if uses:
+                    raise
+                raise Conflict(f"Table {seen.state.full_name} was first written just now; try again.") from error
+            finally:  # whether or not it came to that, the next write of a region asks the catalog
+                with self._lock:
+                    ended, self._regions, self._sole = dict(self._regions), {}, None
+                    for writer in ended.values():
+                        writer.close()
+
+    def _require_published(self, version: int) -> None:
+        """Wait until manifests have all up to a version: should the catalog be lost, logs need not have it."""
+        catalog, deadline = self._context.catalog, time.monotonic() + self._context.config.lock_seconds
+        while catalog.published_version() < version:
+            if time.monotonic() > deadline:
+                raise Unavailable(f"The manifest of version {version} is not in storage yet; try again in a moment.")
+            with suppress(FailedPrecondition):  # a server does it by itself
+                self._context.own_catalog().publisher.publish()
+            time.sleep(0.02)
+
     @contextmanager
     def _alone(self, reserved: bool) -> Iterator[None]:
         """No other change that is not a put, of any thread, runs in the block."""
@@ -205,8 +276,9 @@ class KeyedTable(LogSettler):
         schema = (foreseen or self.refresh().state).schema
         batches: Iterable[pa.RecordBatch] = to_batches(data, schema)
         draft = UpsertDraft()
-        values: list[tuple[bytes | None, ...]] = [()]
-        if self.spec.is_split:  # which regions to hold is known only when all rows were seen
+        if self.spec.sole is not None:
+            values = [self.spec.sole]
+        else:  # which regions to hold is known only when all rows were seen
             batches = list(batches)
             values = self.regions_of(batches)
         with self.held(values) as (seen, uses):

@@ -108,14 +108,16 @@ def regions_in_logs(store: Store, config: Config, state: TableState) -> list[Reg
     spec = RegionSpec.of(state.schema, state.properties)
     found = []
     for number, reader in _readers(store, state.id, effective(config, state.properties)):
+        if number <= spec.after:
+            continue  # it was empty when the keys were divided otherwise
         firsts = reader.firsts()
         try:
             key = None if not spec.is_split else _first_key(reader, firsts, state)
         except (MoulinError, KeyError) as error:
             log.warning("a log is left out: %s", error, extra={"table": str(state.id), "region": number})
             continue
-        if spec.is_split is (key is not None) and spec.is_split is (number > 0):
-            value = () if key is None else spec.value_of(key)
+        if spec.is_split is (key is not None) and (spec.sole == ()) is (number == 0):
+            value = spec.value_of(key)
             found.append(Region(number, value, 0, "", firsts[0] - 1, 0))
     return found
 

@@ -101,7 +101,7 @@ class KeyedReader:
         if TURNS.scans:
             TURNS.give_way()
         checked = self.key.check(key)
-        writer = self._sole if not self.spec.is_split else self._regions.get(self.spec.value_of(checked))
+        writer = self._regions.get(self.spec.value_of(checked)) if self.spec.is_split else self._sole
         if writer is not None:
             found = writer.find(checked)
             if found is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
+from moulin.model.key.region import RegionSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,4 +18,9 @@ class KeyedVersion:
     at: float
 
     def of_region(self, number: int) -> list[LiveSegment]:
-        return [segment for segment in self.segments if segment.facts.region == number]
+        """The segments that may hold keys of a region."""
+        return self.spec.searched(self.segments, number)
+
+    @property
+    def spec(self) -> RegionSpec:
+        return RegionSpec.of(self.state.schema, self.state.properties)

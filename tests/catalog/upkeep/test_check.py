@@ -32,6 +32,14 @@ def test_a_healthy_lake_has_no_findings(lake: Lake, table: Table) -> None:
     assert seen[-1][0] == seen[-1][1] > 5
 
 
+def test_a_view_of_tables_that_its_branch_has_not_opened_is_no_finding(lake: Lake, table: Table) -> None:
+    database = table.name.partition(".")[0]
+    lake.create_table(f"{database}.other", [("id", "long")])
+    lake.create_view(f"{database}.both", [table.name, f"{database}.other"])
+    lake.branch("exp").table(f"{database}.other").append([{"id": 1}])
+    assert check(lake.own_catalog()) == []
+
+
 @pytest.mark.parametrize(
     ("pattern", "place"), [("*.parquet", 0.3), ("*.puffin", 0.1), ("*.journal", 0.3), ("*.delta", 0.5)]
 )

@@ -91,7 +91,7 @@ def test_a_branch_is_compared_and_published(run: Run, lake: Path) -> None:
     run("delete", "shop.orders", "--where", "id = 1", lake=on)
     run("table", "create", "shop.made", "id:long", lake=on)
     found = run("branch", "diff", "exp", "--json").json()
-    assert [(one["table"], one["what"], one["deleted"]) for one in found] == [
+    assert [(one["table"], one["kind"], one["deleted"]) for one in found] == [
         ("shop.made", "created", 0),
         ("shop.orders", "changed", 1),
     ]

@@ -16,12 +16,12 @@ def test_show_says_how_far_a_pending_column_is_and_what_engines_do_not_see(run: 
         table.append([{"id": 1, "x": 2.0}])
         kind = table.state().schema.find_field("x").field_type
         begin(table._context, table.state, None, [("y", kind)], ["x"], "x * 2")
-    pending = run("table", "show", "shop.t", "--json").json()["pending columns"]
+    pending = run("table", "show", "shop.t", "--json").json()["pending_columns"]
     assert pending["y"].startswith("0 of 1 segments are filled")
     assert "moulin.filling" not in run("table", "show", "shop.t").out, "how it is kept is nobody's concern"
     with moulin.connect(tmp_path / "lake") as lake:
         lake.table("shop.t").add_column("y", "double", from_sql="x * 2")
-    assert "pending columns" not in run("table", "show", "shop.t", "--json").json()
+    assert "pending_columns" not in run("table", "show", "shop.t", "--json").json()
     assert "Engines do not see y yet: 1 of 1 segments" in " ".join(
         run("table", "show", "shop.t", "--engines").out.split()
     )

@@ -53,7 +53,7 @@ def test_tasks_are_listed_shown_released_and_deleted(run: Run, lake: Lake, addre
     assert sorted(row["table"] for row in rows) == ["shop.a", "shop.b"]
     mine = next(row for row in rows if row["id"] == id_of_it)
     assert (mine["state"], mine["worker"], mine["segments"]) == ("claimed", "worker 7", 3)
-    assert 0 < mine["free in seconds"] <= 300
+    assert 0 < mine["free_in_seconds"] <= 300
     [listed] = run("task", "list", mine["table"], "--json", lake=address).json()
     assert listed["id"] == id_of_it
     shown = run("task", "show", id_of_it, "--json", lake=address).json()

@@ -161,9 +161,9 @@ def test_the_commands_export_check_and_list_engines(lake: Lake, orders: Table, t
     assert json.loads(done.output)["location"] == f"file://{tmp_path / 'out'}"
     for what in ("shop.orders", str(tmp_path / "out")):
         checked = run(app, [*folder, "check", "--iceberg", what, "--json"])
-        assert (checked.exit_code, json.loads(checked.output)) == (0, [])
+        assert (checked.exit_code, json.loads(checked.output)) == (0, {"json_version": 1, "rows": []})
     shown = run(app, [*folder, "table", "show", "shop.orders", "--engines", "--json"])
-    reads = {row["engine"]: row["reads it"] for row in json.loads(shown.output)}
+    reads = {row["engine"]: row["reads_it"] for row in json.loads(shown.output)["rows"]}
     assert reads["duckdb"]
     assert reads["daft"] == (orders.properties["format-version"] == "2")
 

@@ -171,6 +171,26 @@ def test_a_partition_field_goes_with_its_column_in_one_commit(lake: Lake, catalo
     assert [field.name for field in lake.table("shop.t").state().spec.fields] == ["ts_day", "where"]
 
 
+@pytest.mark.parametrize("is_new", [True, False], ids=["new table", "table with rows"])
+def test_every_schema_of_a_transaction_is_a_schema_of_the_table(lake: Lake, catalog: Any, is_new: bool) -> None:
+    if is_new:
+        transaction = catalog.create_table_transaction("shop.t", SCHEMA)
+    else:
+        catalog.create_table("shop.t", SCHEMA).append(_rows(1, 2))
+        transaction = catalog.load_table("shop.t").transaction()
+    with transaction:
+        with transaction.update_schema() as update:
+            update.add_column("tried", StringType())
+        with transaction.update_schema() as update:
+            update.delete_column("tried")
+            update.add_column("taken", LongType())
+    schemas = catalog.load_table("shop.t").metadata.schemas
+    assert [[field.name for field in one.fields][3:] for one in schemas] == [[], ["tried"], ["taken"]]
+    assert [one.find_field(name).field_id for one, name in zip(schemas[1:], ("tried", "taken"), strict=True)] == [4, 5]
+    assert lake.table("shop.t").state().schema_id == 2
+    assert _ours(lake) == ([] if is_new else [1, 2])
+
+
 def test_of_two_writers_the_second_retries_and_both_are_kept(
     lake: Lake, catalog: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -99,6 +99,7 @@ def test_three_engines_on_a_table_that_rebases_nothing_lose_nothing(lake: Lake) 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("tables", [("t",), ("t", "u")], ids=["one table", "two tables"])
 def test_three_engines_with_a_hundred_commits_each_lose_nothing(lake: Lake, tables: tuple[str, ...]) -> None:
     race(lake, 100, {"moulin.rebase-appends": "true"}, tables)

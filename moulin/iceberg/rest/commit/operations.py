@@ -18,7 +18,7 @@ from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, SortOrder
 from moulin.model.operations import AlterSchema, Operation, Overwrite, Restore, SetProperties, SetSortOrder
 from moulin.model.schema.change import ReplaceColumns
-from moulin.model.schema.values import StructType
+from moulin.model.schema.values import Schema, StructType
 from moulin.model.tags import LOCATION, MAIN, REF_OPTIONS, REF_PREFIX, ExpiredSnapshots, Ref, is_internal
 
 
@@ -77,16 +77,15 @@ def _replaced(state: TableState, wanted: Wanted) -> tuple[TableState, list[Opera
     """As `_layout`, for a table that begins anew: its rows go, so that its columns may be any others."""
     if state.schema.identifier_field_ids:
         raise Unsupported(f"{state.full_name} has a primary key: drop it and make another in its place.")
-    schema = state.schemas.get(wanted.schema) if isinstance(wanted.schema, int) else wanted.schema
     operations: list[Operation] = []
-    if schema is not None and not shapes.same_fields(schema, state.schema):
+    for schema in _schemas(state, wanted):
+        if shapes.same_fields(schema, state.schema):
+            continue
         if schema.identifier_field_ids:
             raise Unsupported("A table gets its key when it is made: drop it, and make one with identifier fields.")
         changes = (ReplaceColumns(StructType(*schema.fields)),)
         operations.append(AlterSchema(changes))
         state = altered(state, changes)
-    elif isinstance(wanted.schema, int) and schema is None:
-        raise InvalidInput(f"{state.full_name} has no schema {wanted.schema}.")
     if (spec := _changed_spec(state, wanted)) is not None:
         operation, state = shapes.changed_spec(state, spec)
         operations.append(operation)
@@ -95,24 +94,29 @@ def _replaced(state: TableState, wanted: Wanted) -> tuple[TableState, list[Opera
     return state, operations
 
 
+def _schemas(state: TableState, wanted: Wanted) -> list[Schema]:
+    """The schemas that become current one after the other: a transaction may change columns several times."""
+    if not isinstance(wanted.schema, int):
+        return wanted.steps
+    if wanted.schema not in state.schemas:
+        raise InvalidInput(f"{state.full_name} has no schema {wanted.schema}.")
+    return [*wanted.steps, state.schemas[wanted.schema]]
+
+
 def _layout(state: TableState, wanted: Wanted) -> tuple[TableState, list[Operation]]:
     """What leads to the schema, spec and order that are asked for, and the table as that leaves it.
 
     A spec or order that rests on columns of before comes first: then columns that it no longer rests on can go.
     """
-    schema = state.schemas.get(wanted.schema) if isinstance(wanted.schema, int) else wanted.schema
-    if isinstance(wanted.schema, int) and schema is None:
-        raise InvalidInput(f"{state.full_name} has no schema {wanted.schema}.")
-    if schema is not None and shapes.same_fields(schema, state.schema):
-        schema = None
+    schemas = _schemas(state, wanted)
     operations: list[Operation] = []
     known = set(state.schema.field_ids)
     ordered = False
     for after_schema in (False, True):
-        if after_schema and schema is not None:
-            changes, made = shapes.schema_changes(state, schema)
-            operations.append(AlterSchema(changes))
-            state = replace(state, schemas={**state.schemas, made.schema_id: made}, schema_id=made.schema_id)
+        for schema in schemas if after_schema else ():
+            if not shapes.same_fields(schema, state.schema):
+                changes, state = shapes.schema_changes(state, schema)
+                operations.append(AlterSchema(changes))
         spec = _changed_spec(state, wanted)
         if spec is not None and (after_schema or {one.source_id for one in spec.fields} <= known):
             operation, state = shapes.changed_spec(state, spec)

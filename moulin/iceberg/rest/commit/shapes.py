@@ -98,8 +98,8 @@ def same_fields(one: Schema, other: Schema) -> bool:
     return one.as_struct() == other.as_struct() and set(one.identifier_field_ids) == set(other.identifier_field_ids)
 
 
-def schema_changes(state: TableState, wanted: Schema) -> tuple[tuple[SchemaChange, ...], Schema]:
-    """What leads from the table's schema to `wanted`, and the schema that results. Refused when nothing does."""
+def schema_changes(state: TableState, wanted: Schema) -> tuple[tuple[SchemaChange, ...], TableState]:
+    """What leads from the table's schema to `wanted`, and the table with that schema. Refused when nothing does."""
     old = StructType(*state.schema.fields)
     new = StructType(*wanted.fields)
     changes = [*_dropped(old, new, ""), *_changed(old, new, "")]
@@ -107,20 +107,19 @@ def schema_changes(state: TableState, wanted: Schema) -> tuple[tuple[SchemaChang
     changes += [change for _, change in added]
     sources = [f.source_id for spec in state.specs.values() for f in spec.fields]
 
-    def apply() -> Schema:
+    def apply() -> tuple[Schema, int]:
         next_id = next_schema_id(state.schemas, state.last_column_id)
-        return apply_changes(state.schema, state.last_column_id, changes, schema_id=next_id, partition_sources=sources)[
-            0
-        ]
+        return apply_changes(state.schema, state.last_column_id, changes, schema_id=next_id, partition_sources=sources)
 
-    changes += _moved(StructType(*apply().fields), new, "")
-    made = apply()
+    changes += _moved(StructType(*apply()[0].fields), new, "")
+    made, last = apply()
     if not same_fields(made, wanted):
         raise InvalidInput(
             f"The schema of {state.full_name} cannot become the one that was sent: columns are added with the next "
             "field ids, dropped, renamed, moved, widened or made nullable; the key and initial defaults stay."
         )
-    return tuple(changes), made
+    schemas = {**state.schemas, made.schema_id: made}
+    return tuple(changes), replace(state, schemas=schemas, schema_id=made.schema_id, last_column_id=last)
 
 
 def _pairs(old: StructType, new: StructType) -> Iterator[tuple[NestedField, NestedField]]:

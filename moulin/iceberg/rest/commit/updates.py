@@ -54,6 +54,7 @@ class Wanted:
     format_version: int | None = None
     schemas: list[Schema] = field(default_factory=list)
     schema: Schema | int | None = None
+    steps: list[Schema] = field(default_factory=list)  # of the added ones those that were made current, in order
     specs: list[PartitionSpec] = field(default_factory=list)
     spec: PartitionSpec | int | None = None
     orders: list[SortOrder] = field(default_factory=list)
@@ -102,6 +103,8 @@ def _set_schema(wanted: Wanted, update: Json) -> None:
     number = member(update, "schema-id", int)
     known = {schema.schema_id: schema for schema in wanted.schemas}
     wanted.schema = shapes.last_added(wanted.schemas, "schema") if number == -1 else known.get(number, number)
+    if isinstance(wanted.schema, Schema):
+        wanted.steps.append(wanted.schema)
 
 
 def _add_spec(wanted: Wanted, update: Json) -> None:

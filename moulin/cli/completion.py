@@ -1,0 +1,37 @@
+"""`moulin completion`: scripts that have a shell complete commands, options, and names of the lake.
+
+The shell asks `moulin` itself, by a variable. Names of databases, tables, views and branches come from the lake that
+--lake or MOULIN_LAKE gives; where it cannot be opened, nothing is offered.
+"""
+
+# Decisions: docs/decisions/0671
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from moulin.cli.help import examples
+from moulin.errors import InvalidInput
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def register(root: typer.Typer) -> None:
+    lines = ('eval "$(moulin completion bash)"', "moulin completion zsh", "moulin completion fish")
+    root.command(epilog=examples(*lines))(completion)
+
+
+def completion(
+    shell: Annotated[str, typer.Argument(metavar="|".join(SHELLS), autocompletion=lambda: list(SHELLS))],
+) -> None:
+    """Print a script that has a shell complete commands, options, and the names of databases and tables."""
+    from typer._completion_shared import get_completion_script
+
+    if shell not in SHELLS:
+        raise InvalidInput(f"There is no completion for {shell!r}: choose {', '.join(SHELLS)}.")
+    print(get_completion_script(prog_name="moulin", complete_var="_MOULIN_COMPLETE", shell=shell))
+
+
+__all__ = ["SHELLS", "completion", "register"]

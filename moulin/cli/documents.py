@@ -1,0 +1,120 @@
+"""JSON on standard output.
+
+With --json a command prints a document: an object with `json_version`, and a list under `rows`. A process that runs
+until it is stopped prints one such object per line for everything that happens. `--format json` prints rows of tables
+as a plain list.
+"""
+
+# Decisions: docs/decisions/0243, docs/decisions/0670
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, time
+from typing import Any, Final
+
+from moulin.printable import printable_json
+
+JSON_VERSION: Final = 1
+"""Of the documents: it rises when a key goes away or changes its meaning. New keys do not raise it."""
+
+
+class ReaderGone(Exception):
+    """Nobody reads what is printed any more, as with `| head`. No OSError: typer would make a failure of it."""
+
+
+def write_document(values: Mapping[str, Any]) -> None:
+    """One document, on several lines."""
+    _write(printable_json(_dumped({"json_version": JSON_VERSION, **values}, indent=2)) + "\n")
+
+
+def write_event(values: Mapping[str, Any]) -> None:
+    """One document on a line of its own, written at once."""
+    _write(printable_json(_dumped({"json_version": JSON_VERSION, **values})) + "\n")
+    flush()
+
+
+def write_rows(rows: Iterable[Mapping[str, Any]]) -> None:
+    """A document with a list; its rows are written while they are read, one per line."""
+    _write(f'{{"json_version": {JSON_VERSION}, "rows": ')
+    _write_list(rows)
+    _write("}\n")
+
+
+def write_list(rows: Iterable[Mapping[str, Any]]) -> None:
+    """A list and nothing around it, for rows of tables as data."""
+    _write_list(rows)
+    _write("\n")
+
+
+def _write_list(rows: Iterable[Mapping[str, Any]]) -> None:
+    opened = False
+    for row in rows:
+        _write((",\n  " if opened else "[\n  ") + printable_json(_dumped(row)))
+        opened = True
+    _write("\n]" if opened else "[]")
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        raise ReaderGone from None
+
+
+def flush() -> None:
+    """Write what is still in memory, so that an error is noticed."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise ReaderGone from None
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON on one line."""
+    return _dumped(value)
+
+
+def _dumped(value: Any, indent: int | None = None) -> str:
+    """JSON as the standard has it: numbers that it does not know are text."""
+    try:
+        return json.dumps(value, default=_as_json, indent=indent, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_without_nan(value), default=_as_json, indent=indent, ensure_ascii=False)
+
+
+def _as_json(value: Any) -> str:
+    """Times are ISO 8601, bytes hexadecimal, decimals and everything else text."""
+    match value:
+        case bytes():
+            return value.hex()
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case date() | time():
+            return value.isoformat()
+    return str(value)
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {key: _without_nan(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(one) for one in value]
+    return value
+
+
+__all__ = [
+    "JSON_VERSION",
+    "ReaderGone",
+    "flush",
+    "json_text",
+    "write_document",
+    "write_event",
+    "write_list",
+    "write_rows",
+]
