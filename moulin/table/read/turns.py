@@ -18,6 +18,8 @@ from typing import Final, TypeVar
 _T = TypeVar("_T")
 
 _SPAN: Final = 0.0005  # seconds for which a thread keeps the lock while a scan may wait for it
+_SHORT: Final = 0.0002  # and while the scan is young: most are short, and then each wait counts
+_YOUNG: Final = 0.02
 _PAUSE: Final = 0.00002  # the system makes about a tenth of a millisecond of it
 
 
@@ -31,9 +33,12 @@ class Turns:
     def __init__(self) -> None:
         self.scans = 0
         self._lock, self._next = threading.Lock(), _Next()
+        self._began = 0.0  # when the first of the scans did
 
     def __enter__(self) -> None:
         with self._lock:
+            if not self.scans:
+                self._began = monotonic()
             self.scans += 1
 
     def __exit__(self, *_: object) -> None:
@@ -55,7 +60,8 @@ class Turns:
         """To be called before every short piece of work while `scans` is not 0."""
         if monotonic() >= self._next.pause:
             sleep(_PAUSE)
-            self._next.pause = monotonic() + _SPAN
+            now = monotonic()
+            self._next.pause = now + (_SHORT if now - self._began < _YOUNG else _SPAN)
 
 
 TURNS: Final = Turns()

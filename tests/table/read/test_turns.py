@@ -36,6 +36,22 @@ def test_a_thread_sleeps_once_in_a_while_as_long_as_there_is_a_scan(monkeypatch:
     assert mine.scans == 0
 
 
+def test_a_thread_sleeps_more_often_while_a_scan_is_young(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slept = [100.0], list[float]()
+    monkeypatch.setattr(turns, "monotonic", lambda: now[0])
+    monkeypatch.setattr(turns, "sleep", slept.append)
+    mine, counts = Turns(), list[int]()
+    with mine:
+        for _ in range(2):
+            slept.clear()
+            for _ in range(10):
+                now[0] += turns._SHORT
+                mine.give_way()
+            counts.append(len(slept))
+            now[0] += turns._YOUNG
+    assert counts[0] > counts[1] > 0
+
+
 def test_scans_count_while_their_callers_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     read: Any = units.UnitReader.__call__
