@@ -9,6 +9,7 @@ const provider = new NodeTracerProvider({
   resource: resourceFromAttributes({ "service.name": "checkout-node" }),
   spanProcessors: [new BatchSpanProcessor(new OTLPTraceExporter())],
 });
+provider.register(); // spans know the span that is active around them
 const tracer = provider.getTracer("recipe");
 
 tracer.startActiveSpan("order", (order) => {
