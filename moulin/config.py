@@ -313,3 +313,21 @@ def load_config(
             settings[name] = raw
     settings.update(overrides)
     return Config().replace(**settings)
+
+
+_SAFE_VARIABLES = """
+HOME JAVA_HOME LANG LANGUAGE LD_LIBRARY_PATH LOGNAME MOULIN_CACHE MOULIN_SPARK_MEMORY PATH PYSPARK_DRIVER_PYTHON
+PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME
+SPARK_LAUNCHER_OPTS SPARK_LOCAL_DIRS SPARK_LOCAL_HOSTNAME SPARK_LOCAL_IP SSL_CERT_DIR SSL_CERT_FILE TEMP TERM TMP TMPDIR
+TZ USER VIRTUAL_ENV XDG_CACHE_HOME
+"""
+
+
+def safe_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Of the environment, by default this process's own, the variables that Python and Spark need to start.
+
+    For processes that run the SQL of others: what is not in a list of known names may be a secret.
+    """
+    found = os.environ if environment is None else environment
+    known = set(_SAFE_VARIABLES.split())
+    return {name: value for name, value in found.items() if name in known or name.startswith("LC_")}

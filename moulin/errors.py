@@ -32,7 +32,15 @@ class MoulinError(Exception):
 
 
 class InvalidInput(MoulinError, ValueError):
-    """The request itself is wrong; sending it again cannot help."""
+    """The request itself is wrong; sending it again cannot help.
+
+    `line` and `column`, from 1, say where in a text the mistake is, if that is known.
+    """
+
+    def __init__(self, message: str = "", *, line: int | None = None, column: int | None = None) -> None:
+        super().__init__(*((message,) if message else ()))
+        self.line = line
+        self.column = column
 
 
 class NotFound(MoulinError, LookupError):

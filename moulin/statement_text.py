@@ -1,4 +1,4 @@
-"""SQL text cut into statements at `;`, as `moulin sql` and `moulin shell` take it, and names of branches in it.
+"""SQL text cut into statements at `;`, as `moulin sql` and `moulin shell` take it, names of branches in it, and words.
 
 A `;` inside a quote or a comment does not end a statement. What quotes are depends on the dialect: in Spark a backslash
 escapes inside '...' and "..." (not after r), in DuckDB a quote is only doubled, and $tag$...$tag$ quotes too. Comments
@@ -17,6 +17,15 @@ from typing import Final, Literal, NamedTuple
 from moulin.errors import InvalidInput
 
 Dialect = Literal["spark", "duckdb"]
+
+_SQL = """
+all and anti as asc between by case cast cross current_date current_timestamp delete desc describe distinct else end
+except exists explain false from full group having in inner insert intersect interval into is join lateral left like
+limit merge natural not null nulls offset on or order outer over partition qualify right select semi set table then true
+truncate union update using values view when where window with
+"""
+KEYWORDS: Final = tuple(_SQL.split())
+"""Words that both dialects know, for completion."""
 
 _OPEN_COMMENT, _CLOSE_COMMENT = "/*", "*/"
 # What begins something that may hold a `;`, or is one; then the whole of it, or no match when it is not closed.

@@ -9,13 +9,11 @@ as a plain list.
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime, time
 from typing import Any, Final
 
+from moulin.model.rows.texts import json_text
 from moulin.printable import printable_json
 
 JSON_VERSION: Final = 1
@@ -28,12 +26,12 @@ class ReaderGone(Exception):
 
 def write_document(values: Mapping[str, Any]) -> None:
     """One document, on several lines."""
-    _write(printable_json(_dumped({"json_version": JSON_VERSION, **values}, indent=2)) + "\n")
+    _write(printable_json(json_text({"json_version": JSON_VERSION, **values}, indent=2)) + "\n")
 
 
 def write_event(values: Mapping[str, Any]) -> None:
     """One document on a line of its own, written at once."""
-    _write(printable_json(_dumped({"json_version": JSON_VERSION, **values})) + "\n")
+    _write(printable_json(json_text({"json_version": JSON_VERSION, **values})) + "\n")
     flush()
 
 
@@ -53,7 +51,7 @@ def write_list(rows: Iterable[Mapping[str, Any]]) -> None:
 def _write_list(rows: Iterable[Mapping[str, Any]]) -> None:
     opened = False
     for row in rows:
-        _write((",\n  " if opened else "[\n  ") + printable_json(_dumped(row)))
+        _write((",\n  " if opened else "[\n  ") + printable_json(json_text(row)))
         opened = True
     _write("\n]" if opened else "[]")
 
@@ -73,46 +71,10 @@ def flush() -> None:
         raise ReaderGone from None
 
 
-def json_text(value: Any) -> str:
-    """A value as JSON on one line."""
-    return _dumped(value)
-
-
-def _dumped(value: Any, indent: int | None = None) -> str:
-    """JSON as the standard has it: numbers that it does not know are text."""
-    try:
-        return json.dumps(value, default=_as_json, indent=indent, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        return json.dumps(_without_nan(value), default=_as_json, indent=indent, ensure_ascii=False)
-
-
-def _as_json(value: Any) -> str:
-    """Times are ISO 8601, bytes hexadecimal, decimals and everything else text."""
-    match value:
-        case bytes():
-            return value.hex()
-        case datetime():
-            return value.isoformat().replace("+00:00", "Z")
-        case date() | time():
-            return value.isoformat()
-    return str(value)
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Mapping):
-        return {key: _without_nan(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(one) for one in value]
-    return value
-
-
 __all__ = [
     "JSON_VERSION",
     "ReaderGone",
     "flush",
-    "json_text",
     "write_document",
     "write_event",
     "write_list",

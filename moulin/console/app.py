@@ -26,13 +26,16 @@ from moulin.console.api import (
     metrics,
     parts,
     session,
+    sql,
     tables,
     traces,
     trash,
 )
-from moulin.console.api.requests import OPEN, ROLE, Console, NotModified, Readers
+from moulin.console.api.requests import OPEN, ROLE, Console, Functions, NotModified, Readers
 from moulin.console.jaeger import app as jaeger
 from moulin.console.loki import app as loki
+from moulin.console.prometheus import app as prometheus
+from moulin.console.sql.statements import Statements
 from moulin.errors import InvalidInput, MoulinError, NotFound, PermissionDenied, Unsupported
 from moulin.ingest.flow import FlowWatch
 from moulin.network.answers import answer, answer_with
@@ -55,6 +58,7 @@ _ROUTERS: Final = tuple(
         logs,
         traces,
         metrics,
+        sql,
     )
 )
 LARGEST_BODY: Final = 1 << 20
@@ -158,12 +162,26 @@ def _rule(route: APIRoute) -> RouteRule:
     )
 
 
-def mount(app: FastAPI, readers: Readers | None = None) -> None:
-    """Put the console of the server's lake on its app; `readers` says which engines read a table."""
+def mount(
+    app: FastAPI,
+    readers: Readers | None = None,
+    statements: Statements | None = None,
+    functions: Functions | None = None,
+) -> None:
+    """Put the console of the server's lake on its app.
+
+    `readers` says which engines read a table, `functions` which functions an engine has. `statements` end with the
+    server.
+    """
     state = app.state
-    console = Console(state.lake, state.authority, state.stopping, readers, FlowWatch(state.lake))
+    console = Console(
+        state.lake, state.authority, state.stopping, readers, FlowWatch(state.lake), sql=statements, functions=functions
+    )
+    if statements is not None:
+        statements.end_with(state.stopping)
     state.rules.extend(rules())
     app.mount(PREFIX, build(console))
     app.mount(jaeger.PREFIX, jaeger.build(console))
     app.mount(loki.PREFIX, loki.build(console))
+    app.mount(prometheus.PREFIX, prometheus.build(console))
     assets.mount(app)

@@ -5,7 +5,8 @@ queries of views. The view of a small table is its SELECT, which `select` writes
 segments, deleted rows left out. That of a large table calls back `source` when a statement is planned. `dry_plans` has
 DuckDB plan the statement once before, and `asked` reads from that plan which rows it asks for. `columns` brings stored
 columns to the current schema, `files` lets DuckDB read objects of a store through Moulin, and `results` has the rows of
-a query as Arrow, for commands.
+a query as Arrow, for commands. `checked` holds texts of others against lists of what is allowed; `safe` runs such
+statements.
 
 May import: `lake`, `table` and what lies below; not `pipeline`, `iceberg` or `meta`.
 Read first: `connection.py`, then `views.py`, `source.py` and `asked.py`.

@@ -1,22 +1,24 @@
-"""Texts of views, checked before DuckDB sees them: whoever may write to the catalog stores them, and others run them.
+"""Texts of others, checked before DuckDB runs them: views that whoever may write stored, and statements of the console.
 
 DuckDB's own parser reads a text, and what it found is held against lists of what is allowed: one SELECT, over tables
 and views of the lake, with functions that compute values. So no text reads files, settings or variables of the process
 that runs it, or a name that means something else there.
 """
 
-# Decisions: docs/decisions/0501
+# Decisions: docs/decisions/0501, docs/decisions/0650
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import duckdb
 from duckdb import DuckDBPyConnection
 
 from moulin.errors import Unsupported
+from moulin.model.names import AT
 from moulin.model.view_history import Home, beside
 
 Name = tuple[str, str]
@@ -49,35 +51,85 @@ _FUNCTIONS: Final = (
 )
 
 
-def checked(connection: DuckDBPyConnection, text: str, home: Home, known: Collection[Name]) -> str:
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A text that may run, and the tables and views that it names, as they are spelled there."""
+
+    text: str
+    named: frozenset[Name]
+
+
+def checked(
+    connection: DuckDBPyConnection,
+    text: str,
+    home: Home,
+    known: Collection[Name],
+    *,
+    what: str = "a view",
+    version: int | None = None,
+) -> Checked:
     """The text with the names in it in full; `known` are the tables and views of the lake, in lower case.
 
-    Raises Unsupported, with a part of a sentence, for what a view must not have.
+    With a version, tables are read at that one. Raises Unsupported, with a part of a sentence, for what the text, which
+    is that of `what`, must not have.
     """
     text = text.strip().rstrip(";").strip()
     try:
-        found = json.loads(_value(connection, "SELECT json_serialize_sql(?)", text))
+        found = parsed(connection, text)
         if found.get("error"):
             raise Unsupported(f"its text is not one query that DuckDB knows ({_reason(found.get('error_message'))})")
         if len(found["statements"]) != 1:
             raise Unsupported("its text is not one query")
-        functions = {name for (name,) in connection.execute(_FUNCTIONS).fetchall()} - _REFUSED
-        check = _Check(home, known, functions | _TABLE_FUNCTIONS | _WINDOW_FUNCTIONS)
+        at = None if version is None else _table_at(connection, version)
+        check = _Check(home, known, functions(connection) | _TABLE_FUNCTIONS | _WINDOW_FUNCTIONS, what, at)
         check.walk(found["statements"], frozenset())
-        return _value(connection, "SELECT json_deserialize_sql(?)", json.dumps(found)) if check.changed else text
+        check.put_version()
+        if check.changed:
+            text = _value(connection, "SELECT json_deserialize_sql(?)", json.dumps(found))
+        return Checked(text, frozenset(check.named))
     except (duckdb.Error, ValueError, LookupError) as error:
         raise Unsupported(f"its text cannot be checked ({_reason(str(error))})") from None
     except RecursionError:
         raise Unsupported("its text is nested too deep") from None
 
 
-class _Check:
-    """Goes through the tree of a query, and puts names of the lake in full."""
+def parsed(connection: DuckDBPyConnection, text: str) -> dict[str, Any]:
+    """What DuckDB's parser makes of a text: `statements`, or `error`. Nothing is looked up."""
+    found: dict[str, Any] = json.loads(_value(connection, "SELECT json_serialize_sql(?)", text))
+    return found
 
-    def __init__(self, home: Home, known: Collection[Name], functions: Collection[str]) -> None:
-        self._home, self._known, self._functions = home, known, functions
+
+def functions(connection: DuckDBPyConnection) -> frozenset[str]:
+    """The functions that compute values, in lower case, but for those over windows alone."""
+    return frozenset(name for (name,) in connection.execute(_FUNCTIONS).fetchall()) - _REFUSED
+
+
+def all_functions() -> list[str]:
+    """What a statement may call, in a DuckDB without anything added."""
+    with duckdb.connect() as connection:
+        return sorted(functions(connection) | _TABLE_FUNCTIONS | _WINDOW_FUNCTIONS)
+
+
+def _table_at(connection: DuckDBPyConnection, version: int) -> str:
+    """The tree of a table at a version, whose name is still to be put in."""
+    found = parsed(connection, f"SELECT * FROM moulin_table('', version := {version:d})")
+    return json.dumps(found["statements"][0]["node"]["from_table"])
+
+
+class _Check:
+    """Goes through the tree of a query, and puts names of the lake in full; and tables at a version, if there is one.
+
+    REQUIRES: `at` is a tree of `_table_at`.
+    """
+
+    def __init__(
+        self, home: Home, known: Collection[Name], functions: Collection[str], what: str, at: str | None
+    ) -> None:
+        self._home, self._known, self._functions, self._what, self._at = home, known, functions, what, at
         self._own = {name.lower() for name in (home.catalog, _LAKE) if name}
         self.changed = False
+        self.named: set[Name] = set()
+        self._found: list[tuple[dict[str, Any], str, str]] = []
 
     def walk(self, part: Any, ctes: frozenset[str]) -> None:
         """Check a part of the tree in which the names of these CTEs mean them."""
@@ -106,9 +158,9 @@ class _Check:
     def _check(self, part: dict[str, Any], ctes: frozenset[str]) -> None:
         kind, is_expression = part.get("type"), "class" in part
         if not is_expression and isinstance(kind, str) and not kind.endswith(_TYPE_INFO) and kind not in _KINDS:
-            raise Unsupported(f"a view cannot have {kind[:60]}")
+            raise Unsupported(f"{self._what} cannot have {kind[:60]}")
         if is_expression and part["class"] == "PARAMETER":
-            raise Unsupported("a view has no parameters")
+            raise Unsupported(f"{self._what} has no parameters")
         if is_expression and "function_name" in part:
             self._check_function(part, self._functions)
         elif kind == "TABLE_FUNCTION" and not is_expression:
@@ -119,21 +171,41 @@ class _Check:
     def _check_function(self, call: Mapping[str, Any], allowed: Collection[str]) -> None:
         name = str(call["function_name"]).lower()
         if call.get("schema", "") not in _SCHEMAS or call.get("catalog", "") not in _SCHEMAS or name not in allowed:
-            raise Unsupported(f"a view cannot call {name[:60]}")
+            raise Unsupported(f"{self._what} cannot call {name[:60]}")
 
     def _name_table(self, part: dict[str, Any], ctes: frozenset[str]) -> None:
         catalog, schema, name = part["catalog_name"], part["schema_name"], part["table_name"]
         if part.get("at_clause"):
-            raise Unsupported("a view reads tables as they are, without AT")
+            raise Unsupported(f"{self._what} reads tables as they are, without AT")
         if not catalog and not schema and name.lower() in ctes:
             return
         if catalog and catalog.lower() not in self._own:
             raise Unsupported(f"it reads {catalog[:60]}.{schema[:60]}.{name[:60]}, which is not of the lake")
         full = beside(self._home.database, schema or self._home.database)
+        if not full:
+            raise Unsupported(f"it reads {name[:60]}: write tables as database.table")
         if (full.lower(), name.lower()) not in self._known:
             raise Unsupported(f"it reads {full[:60]}.{name[:60]}, which the lake does not have")
-        if catalog or full != schema:
+        self.named.add((full, name))
+        if self._at is not None:
+            self._found.append((part, full, name))
+        elif catalog or full != schema:
             part["catalog_name"], part["schema_name"], self.changed = "", full, True
+
+    def put_version(self) -> None:
+        """Put tables at the version in place of the tables that were found. REQUIRES: the whole tree was checked."""
+        for part, database, name in self._found:
+            assert self._at is not None
+            put = json.loads(self._at)
+            stem, mark, branch = database.partition(AT)
+            put["function"]["children"][0]["value"]["value"] = f"{stem}.{name}{mark}{branch}"
+            kept: dict[str, Any] = {
+                key: part[key] for key in ("column_name_alias", "sample", "query_location") if key in part
+            }
+            alias = part.get("alias") or name
+            part.clear()
+            part.update({**put, **kept, "alias": alias})
+            self.changed = True
 
 
 def _value(connection: DuckDBPyConnection, statement: str, parameter: str) -> str:

@@ -49,6 +49,11 @@ class LakeDuck:
             show(connection, source, branches)
         return connection
 
+    def source(self, connection: DuckDBPyConnection) -> Source:
+        """What a connection of this lake calls back."""
+        with self._lock:
+            return self._sources[connection]
+
     def close(self) -> None:
         """Close the connections that were opened here; in others, statements that ask for a table fail from now on."""
         with self._lock:

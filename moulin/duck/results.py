@@ -14,11 +14,12 @@ from moulin.errors import InvalidInput
 
 _OF_MOULIN = re.compile(r"exception occurred while executing the UDF: \w+: (?P<said>[^\n]*)")
 _NOT_A_TABLE = re.compile(r"Catalog Error: .* is not an? table|Can only \w+( from| into)? base table")
+_MARKED = re.compile(r"^(?P<head>LINE (?P<line>\d+): )(?P<shown>.*)\n(?P<mark> *)\^", re.MULTILINE)
 _ROWS = 100_000
 
 
-def reader(connection: DuckDBPyConnection, text: str) -> pa.RecordBatchReader:
-    """The rows of a statement, read while it runs; one without rows has a stream without columns.
+def reader(connection: DuckDBPyConnection, text: str, rows: int = _ROWS) -> pa.RecordBatchReader:
+    """The rows of a statement, `rows` in a batch, read while it runs; one without rows has a stream without columns.
 
     Raises InvalidInput when DuckDB refuses the statement.
     """
@@ -27,7 +28,7 @@ def reader(connection: DuckDBPyConnection, text: str) -> pa.RecordBatchReader:
         if found.description is None:
             return pa.RecordBatchReader.from_batches(pa.schema([]), [])
         read = getattr(found, "to_arrow_reader", None) or found.fetch_record_batch  # which newer versions deprecate
-        return read(_ROWS)
+        return read(rows)
 
 
 @contextmanager
@@ -40,7 +41,17 @@ def one_sentence() -> Iterator[None]:
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         if "INTERRUPT" in str(error):  # as Arrow passes it on
             raise KeyboardInterrupt from None
-        raise InvalidInput(_sentence(str(error))) from None
+        line, column = _place(str(error))
+        raise InvalidInput(_sentence(str(error)), line=line, column=column) from None
+
+
+def _place(said: str) -> tuple[int | None, int | None]:
+    """The line and the column that DuckDB's mark below the line is at; no column where it shows a part of the line."""
+    found = _MARKED.search(said)
+    if found is None:
+        return None, None
+    cut = found["shown"].startswith("...")
+    return int(found["line"]), None if cut else max(1, len(found["mark"]) - len(found["head"]) + 1)
 
 
 def _sentence(said: str) -> str:

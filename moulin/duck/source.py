@@ -69,6 +69,8 @@ class Source:
         self.lock = threading.RLock()
         self.lake = lake
         self.files: LakeFiles | None = None
+        self.read: dict[tuple[UUID, int], int] = {}
+        """How many segments statements were given of tables that are asked for when a statement is planned."""
         self._older: dict[tuple[UUID, int], Hold] = {}
         self._texts: SizedCache[tuple[UUID, int], str] = SizedCache(_TEXTS, len)
         self._states: SizedCache[tuple[UUID, int], TableState] = SizedCache(_STATES)
@@ -139,7 +141,9 @@ class Source:
             self._older[key] = self.lake.context.pins.hold(*key)
         segments = self._dry_plans.segments(self.lake.context, state)
         if segments is None or sum(segment.vector is not None for segment in segments) > _WORN:
+            self.read.pop(key, None)
             return self.every_row(state)
+        self.read[key] = len(segments)
         return select_text(
             state, segments, self._locate, self._address, lambda worn: [self._keep_one(one) for one in worn]
         )

@@ -27,7 +27,7 @@ def translated(
     Raises Unsupported, with a part of a sentence, when there is none.
     """
     home = Home.of(database, query)
-    text = checked(connection, text_for(query, _DUCKDB), home, known)
+    text = checked(connection, text_for(query, _DUCKDB), home, known).text
     columns = ", ".join(
         f"CAST({quoted(field.name)} AS {shown_type(field.field_type)}) AS {quoted(field.name)}"
         for field in query.schema.fields

@@ -70,12 +70,21 @@ class ServeConfig:
     issuer_roles: str = ""
     # Whether clients that may write are told the storage options that the server was given, secrets and all.
     share_storage_options: str = "off"
+    # Which engines run SQL for the console: `auto` is DuckDB where it is installed, `on` Spark as well; `off`. What a
+    # statement may take: seconds, rows and bytes of its result; how many run at a time; DuckDB's memory.
+    sql: str = "auto"
+    sql_seconds: float = 60.0
+    sql_rows: int = 10_000
+    sql_running: int = 2
+    sql_result_bytes: int = 64 * MIB
+    sql_memory_bytes: int = 1024 * MIB
     # `json` or `text`; debug, info, warning or error.
     log_format: str = "json"
     log_level: str = "info"
 
     def __post_init__(self) -> None:
         _one_of("auth", self.auth, "auto", "on", "off")
+        _one_of("sql", self.sql, "auto", "on", "off")
         _one_of("share_storage_options", self.share_storage_options, "on", "off")
         _one_of("log_format", self.log_format, *FORMS)
         _one_of("log_level", self.log_level, *LEVELS)

@@ -1,6 +1,7 @@
 """Everything that runs on Spark, and the nursery. PySpark is imported here and in `moulin.sql_server` only.
 
-Rooms, top first: `connect/` (what clients of the SQL server send) > `spark` (Spark for one lake) > `source/`
+Rooms, top first: `connect/` (what clients of the SQL server send) and `safe_spark` (statements of the console) >
+`spark` (Spark for one lake) > `source/`
 (`format("moulin")` in any session) and `nursery/` (streams into tables) > `attached/` (Spark sessions that know a
 lake) and `statements/` (what `lake.sql` runs besides queries) > `sql/` (`lake.sql`) and `write/` (DataFrames in) >
 `read/` (tables as DataFrames) > `runner` (planned tasks) and `session` > `java` (the Java that runs it).

@@ -29,6 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 import moulin
+from moulin.config import safe_environment as safe_environment
 from moulin.errors import FailedPrecondition
 from moulin.pipeline.java import class_cache_options, java_home
 
@@ -65,24 +66,6 @@ DEFAULTS: Mapping[str, str] = {
 _JVM_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _shipped: set[str] = set()
-
-
-_SAFE_VARIABLES = """
-HOME JAVA_HOME LANG LANGUAGE LD_LIBRARY_PATH LOGNAME MOULIN_CACHE MOULIN_SPARK_MEMORY PATH PYSPARK_DRIVER_PYTHON
-PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME
-SPARK_LAUNCHER_OPTS SPARK_LOCAL_DIRS SPARK_LOCAL_HOSTNAME SPARK_LOCAL_IP SSL_CERT_DIR SSL_CERT_FILE TEMP TERM TMP TMPDIR
-TZ USER VIRTUAL_ENV XDG_CACHE_HOME
-"""
-
-
-def safe_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Of the environment, by default this process's own, the variables that Spark needs to start, and no others.
-
-    For processes that run the SQL of others: what is not in a list of known names may be a secret.
-    """
-    found = os.environ if environment is None else environment
-    known = set(_SAFE_VARIABLES.split())
-    return {name: value for name, value in found.items() if name in known or name.startswith("LC_")}
 
 
 def spark_session(

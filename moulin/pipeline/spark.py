@@ -89,14 +89,30 @@ class LakeSpark:
                 self._resolver = Resolver(self._lake, self._spark, self._tables, self._catalyst, self._guard)
             return self._spark
 
-    def sql(self, text: str, args: Arguments | None = None, *, fresh: bool = True, safe: bool = False) -> DataFrame:
+    def sql(
+        self,
+        text: str,
+        args: Arguments | None = None,
+        *,
+        fresh: bool = True,
+        safe: bool = False,
+        version: int | None = None,
+    ) -> DataFrame:
         """Run a query; all tables in it are seen at one version of the lake, unless it says `version as of`.
 
-        With `fresh`, also what collectors acknowledged and no version has yet. With `safe`, see pipeline/sql/safe.py.
+        It is the newest one, unless another is given. With `fresh`, also what collectors acknowledged and no version
+        has yet; not at a given version. With `safe`, see pipeline/sql/safe.py.
         """
         check_is_statement(text)
         self._open(safe)
-        return self.run(text, args, self._guard() if safe else None, fresh=fresh, changes=not safe)
+        return self.run(
+            text,
+            args,
+            self._guard() if safe else None,
+            fresh=fresh,
+            changes=not safe and version is None,
+            version=version,
+        )
 
     def run(
         self,
@@ -107,11 +123,12 @@ class LakeSpark:
         fresh: bool = True,
         changes: bool,
         foreign: bool = False,
+        version: int | None = None,
     ) -> DataFrame:
         """Run a statement, checked by a guard if one is given; without `changes`, statements that change are refused.
 
-        With `foreign`, tables in databases that the lake does not have are left to Spark. REQUIRES: the session has
-        started.
+        A query sees the newest version, or another that is given. With `foreign`, tables in databases that the lake
+        does not have are left to Spark. REQUIRES: the session has started.
         """
         assert self._catalyst is not None
         catalyst = self._catalyst if guard is None else guard.catalyst
@@ -120,7 +137,7 @@ class LakeSpark:
             if plan.nodeName() == "UnresolvedWith":
                 plan = catalyst.opened_actively(plan)
         if plan.nodeName() not in STATEMENTS:
-            return self._query(plan, guard, fresh=fresh, foreign=foreign)
+            return self._query(plan, guard, fresh=fresh, foreign=foreign, at=version)
         if not changes and plan.nodeName() not in HARMLESS:
             raise PermissionDenied("A safe query changes nothing: ask for rows.")
         return self.change(plan, guard, foreign=foreign, on_main=AT not in text)
@@ -218,16 +235,19 @@ class LakeSpark:
         fresh: bool,
         foreign: bool = False,
         deferred: bool = False,
+        at: int | None = None,
     ) -> DataFrame:
-        """The rows of a query; `deferred`, so that filters that follow choose what is read."""
+        """The rows of a query, perhaps at a version; `deferred`, so that filters that follow choose what is read."""
         assert self._catalyst is not None
         assert self._tables is not None
         assert self._resolver is not None
         with refusing("Spark refuses the query"):
             query = Query(self._catalyst, plan) if guard is None else guard.query(plan)
         failures = flush_all(self._lake, branches_of(reference.database for reference in query.references))
-        lane = self._tables.take_fresh() if fresh else None
-        version = self._lake.catalog.version() if lane is None else lane.version
+        lane = self._tables.take_fresh() if fresh and at is None else None
+        version = at
+        if version is None:
+            version = self._lake.catalog.version() if lane is None else lane.version
         catalyst = self._catalyst if guard is None else guard.catalyst
         pruning = self._tables.pruning(catalyst, every=query.is_explained, own=deferred)
         waits = waiting(None if query.asks_files else pruning)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, NoReturn
 
 from google.protobuf import any_pb2
@@ -14,10 +13,10 @@ from pyspark.errors import PySparkException
 
 from moulin.errors import InvalidInput, MoulinError, NotFound
 from moulin.meta.codec.errors import code_of, message_of
+from moulin.pipeline.sql.safe import without_addresses
 
 _ANALYSIS = ["org.apache.spark.sql.AnalysisException", "java.lang.Exception"]
 _OTHERS = ["org.apache.spark.SparkException", "java.lang.Exception"]
-_ADDRESS = re.compile(r"\w+:/[^\s\],)]*")  # of files
 
 
 def named(error: Exception) -> Exception:
@@ -27,7 +26,7 @@ def named(error: Exception) -> Exception:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     cause = next((line for line in lines if "[" in line and "SQLSTATE" in line), lines[0])
     start = cause.find("[") if "SQLSTATE" in cause else 0
-    return InvalidInput(f"The query failed: {_ADDRESS.sub('(a file)', cause[start:])}")
+    return InvalidInput(f"The query failed: {without_addresses(cause[start:])}")
 
 
 def abort(context: Any, error: MoulinError) -> NoReturn:

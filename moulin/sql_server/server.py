@@ -18,11 +18,11 @@ from moulin.meta.roles import Role
 from moulin.meta.server.calls import Calls
 from moulin.meta.server.server import bind, open_access
 from moulin.network.limits import grpc_options
+from moulin.network.slots import Slots
 from moulin.pipeline.connect.session import ConnectSession
 from moulin.pipeline.spark import LakeSpark
 from moulin.sql_server.service import Service
 from moulin.sql_server.sessions import Sessions
-from moulin.sql_server.slots import Slots
 
 log = logging.getLogger("moulin.sql_server")
 RUNNING: Final = 8

@@ -17,13 +17,13 @@ from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceServicer
 
 from moulin.errors import InvalidInput, MoulinError, PermissionDenied, Unavailable
 from moulin.meta.auth import Caller, caller
+from moulin.network.slots import Slots
 from moulin.sql_server.analysis import Analysis
 from moulin.sql_server.errors import abort, named
 from moulin.sql_server.operations import Operation
 from moulin.sql_server.plans import unpacked
 from moulin.sql_server.results import answers
 from moulin.sql_server.sessions import ClientSession, Sessions
-from moulin.sql_server.slots import Slots
 
 MAX_OPERATIONS = 32
 """Of one session at a time, whether they run or wait."""

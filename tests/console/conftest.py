@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 import moulin
-from moulin.cli.served import mount
+from moulin.cli.served import Sql, mount
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
 from moulin.meta.config import ServeConfig
@@ -22,6 +22,7 @@ from tests.cli.conftest import run as run
 
 HOSTILE = "'\"><img src=x onerror=pwned=1>"
 Serve = Callable[..., "Api"]
+DUCKDB = Sql()
 
 
 class Api(httpx.Client):
@@ -82,9 +83,11 @@ def serve() -> Iterator[Serve]:
     """Serves the console of a lake on loopback, with tokens when an access file is given."""
     with ExitStack() as stack:
 
-        def start(lake: Lake, access: AccessFile | None = None, token: str = "", *, port: int = 0) -> Api:
+        def start(
+            lake: Lake, access: AccessFile | None = None, token: str = "", *, port: int = 0, sql: Sql = DUCKDB
+        ) -> Api:
             app = build_app(lake, access=access, hosts=allowed_hosts("127.0.0.1", ""))
-            mount(app)
+            mount(app, sql)
             server = HttpServer(app, ServeConfig(http_bind=f"127.0.0.1:{port}", drain_seconds=5)).start()
             stack.callback(server.stop)
             return stack.enter_context(Api(server.port, token, server))

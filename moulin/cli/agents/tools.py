@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from moulin.cli.documents import json_text
 from moulin.cli.query.rows import rows_of
 from moulin.cli.values import moment
 from moulin.errors import InvalidInput, NotFound
 from moulin.model.names import parse_table_name
+from moulin.model.rows.texts import json_text
 
 if TYPE_CHECKING:
     from moulin.cli.agents.read_only import ReadOnly

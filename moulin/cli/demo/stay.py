@@ -9,7 +9,7 @@ from typing import Final
 
 import moulin
 from moulin.cli.output import console
-from moulin.cli.served import mount
+from moulin.cli.served import Sql, mount
 
 _PORT: Final = 8181
 
@@ -22,7 +22,7 @@ def stay(root: Path) -> None:
     port = _PORT if _is_free(_PORT) else 0
     with moulin.connect(root) as lake:
         config = ServeConfig(bind="127.0.0.1:0", http_bind=f"127.0.0.1:{port}", drain_seconds=1.0)
-        serving = Serving(lake, config, mount=mount)
+        serving = Serving(lake, config, mount=lambda app: mount(app, Sql("on")))
         assert serving.http is not None
         address = f"http://127.0.0.1:{serving.http.port}/"
         run_until_signal(serving, ready=lambda: console.print(f"The lake is at {address} until Ctrl-C.", markup=False))

@@ -12,19 +12,19 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from decimal import Decimal
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import pyarrow as pa
 
-from moulin.cli.documents import ReaderGone, json_text, write_list
+from moulin.cli.documents import ReaderGone, write_list
 from moulin.cli.options import rows_to_read, rows_to_show
 from moulin.cli.output import errors, say, show_limited, show_rows
 from moulin.cli.query.forms import BINARY, DOCUMENT
 from moulin.cli.query.results import Result
 from moulin.cli.query.rows import rows_of
+from moulin.model.rows.texts import csv_cell, whole_numbers
 from moulin.pipeline.statements.answer import COUNTS
 from moulin.printable import printable
 
@@ -111,7 +111,7 @@ def _print(result: Result, kind: str, count: int | None, total: int | None, empt
     if kind == "csv":
         _write_csv(result, count, sys.stdout)
         return
-    found = _plain(rows_of(result.batches))
+    found = whole_numbers(rows_of(result.batches))
     with errors.status("Running ..."):
         first = list(islice(found, 1))
     if kind == "json":
@@ -120,40 +120,20 @@ def _print(result: Result, kind: str, count: int | None, total: int | None, empt
     show_limited(chain(first, found), kind == DOCUMENT, count, total=total, empty=empty, advice=advice, data=True)
 
 
-def _plain(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Whole numbers that are wider than 64 bits, which Arrow has as decimals, as numbers."""
-    for row in rows:
-        yield {name: int(one) if _is_whole(one) else one for name, one in row.items()}
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, Decimal) and value.as_tuple().exponent == 0
-
-
 def _write_csv(result: Result, count: int | None, file: TextIO) -> None:
     """Values with control characters are made printable for terminals alone: elsewhere a value is itself."""
     at_terminal = file.isatty()
     writer = csv.writer(file, lineterminator="\n")
     try:
         writer.writerow(_cell(name, at_terminal) for name in result.schema.names)
-        for row in islice(_plain(rows_of(result.batches)), count):
+        for row in islice(whole_numbers(rows_of(result.batches)), count):
             writer.writerow(_cell(value, at_terminal) for value in row.values())
     except BrokenPipeError:
         raise ReaderGone from None
 
 
 def _cell(value: Any, at_terminal: bool) -> str:
-    match value:
-        case None:
-            return ""
-        case bool():
-            text = "true" if value else "false"
-        case bytes():
-            text = value.hex()
-        case dict() | list() | tuple():
-            text = json_text(value)
-        case _:
-            text = str(value)
+    text = csv_cell(value)
     return printable(text) if at_terminal else text
 
 

@@ -11,7 +11,7 @@ import typer
 from moulin.cli.help import examples
 from moulin.cli.options import Json, open_lake, require_address
 from moulin.cli.output import say, show_rows, show_values
-from moulin.cli.served import mount
+from moulin.cli.served import Sql, mount
 from moulin.cli.values import moment
 from moulin.config import file_settings
 from moulin.errors import FailedPrecondition
@@ -63,6 +63,13 @@ def serve(
     config: ConfigFile = None,
     tls_certificate: Annotated[Path | None, typer.Option(help="A PEM file.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="A PEM file.")] = None,
+    sql: Annotated[
+        bool | None,
+        typer.Option(
+            "--sql/--no-sql",
+            help="Run SQL of the console on Spark, too, or on no engine. Else on DuckDB, if it is there.",
+        ),
+    ] = None,
 ) -> None:
     """Serve the lake: gRPC on 9560, HTTP and the console on 8181. SIGTERM drains and stops."""
     settings = _meta("config")
@@ -73,6 +80,7 @@ def serve(
         http_bind=http_bind,
         tls_certificate=tls_certificate,
         tls_key=tls_key,
+        sql=None if sql is None else ("on" if sql else "off"),
     )
     settings_of_lake = _lake_settings(config)
     logs, serving = importlib.import_module("moulin.network.logs"), _meta("server.serve")
@@ -82,7 +90,8 @@ def serve(
         open_lake(context, settings=settings_of_lake) as lake,
     ):
         options = require_address(context).storage_options
-        served = serving.Serving(lake, chosen, storage_options=options, mount=mount)
+        offer = Sql.of(chosen, options)
+        served = serving.Serving(lake, chosen, storage_options=options, mount=lambda app: mount(app, offer))
         if not serving.run_until_signal(served):
             raise typer.Exit(1)
 

@@ -57,7 +57,7 @@ def up(
     grpc, http = (port or _free_port(host) for port in (grpc_port, http_port))
     ports = ["--host", host, "--grpc-port", str(grpc), "--http-port", str(http)]
     commands = {
-        "serve": ["serve", "--bind", serve_bind, "--http-bind", serve_http_bind],
+        "serve": ["serve", "--bind", serve_bind, "--http-bind", serve_http_bind, *([] if no_spark else ["--sql"])],
         "collect": ["collect", *ports],
         "nursery": [
             *("nursery", "--merge", "--interval", str(interval), "--metrics-bind", nursery_metrics_bind),

@@ -16,17 +16,11 @@ from moulin.cli.shell.script import COMMAND
 from moulin.errors import MoulinError
 from moulin.model.names import full_name
 from moulin.printable import printable
+from moulin.statement_text import KEYWORDS
 
 if TYPE_CHECKING:
     from moulin.lake import Lake
 
-_SQL = """
-all and anti as asc between by case cast cross current_date current_timestamp delete desc describe distinct else end
-except exists explain false from full group having in inner insert intersect interval into is join lateral left like
-limit merge natural not null nulls offset on or order outer over partition qualify right select semi set table then true
-truncate union update using values view when where window with
-"""
-KEYWORDS = tuple(_SQL.split())
 _WORD = re.compile(r"[\w.\\?]*$")
 _TABLE = re.compile(r"\b(\w+)\.(\w+)\b")
 _CHOICES = {"\\engine": ENGINES, "\\format": FORMATS, "\\timing": ("on", "off")}

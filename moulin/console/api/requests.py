@@ -21,6 +21,7 @@ from anyio import from_thread
 from fastapi import Depends, Query, Request, Response
 
 from moulin.catalog.catalog import Catalog
+from moulin.console.sql.statements import Statements
 from moulin.console.telemetry import Telemetry
 from moulin.errors import InvalidInput, NotFound, Unavailable
 from moulin.ingest.flow import FlowWatch
@@ -79,17 +80,22 @@ class EngineReads(Protocol):
 
 
 Readers = Callable[[Lake, UUID], Iterable[EngineReads]]
+Functions = Callable[[str], Sequence[str]]
+"""The functions that statements may call in an engine."""
 
 
 @dataclass(frozen=True)
 class Console:
-    """What the routes of one server share. Without an `authority`, the server asks for no tokens."""
+    """What the routes of one server share. Without an `authority`, the server asks for no tokens, and without `sql`
+    it runs no statements."""
 
     lake: Lake
     authority: Authority | None
     stopping: threading.Event
     readers: Readers | None
     flow: FlowWatch
+    sql: Statements | None = None
+    functions: Functions | None = None
     boot: str = field(default_factory=lambda: secrets.token_hex(6))
     reads: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_READS))
 

@@ -10,6 +10,7 @@ import { theme, toggleTheme } from "./theme.js";
 
 export const SCREENS = [
   ["", "Lake", () => import("./screens/lake.js")],
+  ["sql", "SQL", () => import("./screens/sql.js")],
   ["activity", "Activity", () => import("./screens/activity.js")],
   ["branches", "Branches", () => import("./screens/branches.js")],
   ["logs", "Logs", () => import("./screens/logs.js"), "Telemetry"],

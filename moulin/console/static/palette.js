@@ -8,7 +8,7 @@ import { toggleTheme } from "./theme.js";
 export const paletteOpen = signal(false);
 
 const COMMANDS = [
-  ["Lake", "#/"], ["Activity", "#/activity"], ["Branches", "#/branches"], ["Logs", "#/logs"], ["Traces", "#/traces"], ["Service map", "#/traces/map"], ["Metrics", "#/metrics"], ["Streams", "#/streams"], ["Tasks", "#/tasks"],
+  ["Lake", "#/"], ["SQL", "#/sql"], ["Activity", "#/activity"], ["Branches", "#/branches"], ["Logs", "#/logs"], ["Traces", "#/traces"], ["Service map", "#/traces/map"], ["Metrics", "#/metrics"], ["Streams", "#/streams"], ["Tasks", "#/tasks"],
   ["Trash", "#/trash"], ["Access", "#/access"], ["Switch between light and dark", toggleTheme],
 ].map(([name, go]) => ({ kind: typeof go === "string" ? "screen" : "command", name, go }));
 

@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha import reflection
 
 from moulin.errors import FailedPrecondition, InvalidInput, Unavailable
 from moulin.lake import Lake
-from moulin.meta.auth import AccessFile, Gate
+from moulin.meta.auth import AccessFile, Authenticator, Gate
 from moulin.meta.authority import Authority
 from moulin.meta.config import ServeConfig, is_loopback, split_address
 from moulin.meta.issuer import Issuer, IssuerSettings
@@ -70,15 +70,16 @@ def build_server(
     services: Sequence[Service] = SERVICES,
     observer: Observer | None = None,
     storage_options: Mapping[str, str] | None = None,
+    access: Authenticator | None = None,
 ) -> MetaServer:
     """A server over `lake`, bound to its port and not yet started.
 
     `storage_options` are those that the lake's storage was opened with; clients are told them if the configuration says
-    so.
+    so. `access` says who has a token, in place of what the configuration names.
     """
     serve = config or ServeConfig()
     site = Site(lake, serve, storage_options or {})
-    gate = Gate(open_access(lake, serve), roles_of(services))
+    gate = Gate(access or open_access(lake, serve), roles_of(services))
     pool = ThreadPoolExecutor(serve.threads, thread_name_prefix="moulin-call")
     server = grpc.server(
         pool,

@@ -10,6 +10,7 @@ milliseconds to convert: `items` counts instead.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -386,6 +387,17 @@ def refusal(error: PySparkException) -> str:
     if len(lines) > 1 and lines[0].endswith(":"):  # a list of reasons follows
         return f"{lines[0]} {lines[1].removeprefix('- ')}".rstrip(";")
     return (lines[0] if lines else type(error).__name__).rstrip(";")
+
+
+_POSITION = re.compile(r"line (\d+),? pos (\d+)")
+
+
+def position(error: PySparkException) -> tuple[int | None, int | None]:
+    """The line and the column, from 1, that an error of Spark is about, if it says so."""
+    found = _POSITION.search(str(error))
+    if found is None:
+        return None, None
+    return int(found[1]), int(found[2]) + 1
 
 
 def items(sequence: Any) -> list[Any]:

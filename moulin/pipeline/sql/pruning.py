@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import TRUE, Condition, conjunction, disjunction
+from moulin.model.query_plan import Share
 from moulin.model.schema.values import Schema
 from moulin.pipeline.sql.aggregates import answerable
 from moulin.pipeline.sql.catalyst import Catalyst, Expression, LogicalPlan, items
@@ -50,18 +51,6 @@ class Waiting:
     totals: Callable[[Wanted, Predicate], DataFrame | None]
     total: Callable[[], int]
     large: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """How many of the segments of a table a statement reads."""
-
-    name: str
-    read: int
-    total: int
-
-    def __str__(self) -> str:
-        return f"{self.name}: reads {self.read:,} of {self.total:,} segments"
 
 
 class StandIns:

@@ -22,7 +22,7 @@ from moulin.pipeline.read.feed import feed_frame
 from moulin.pipeline.read.fresh import Fresh
 from moulin.pipeline.read.metadata import WITH_ADDRESSES, metadata_of
 from moulin.pipeline.read.reader import NamedFrame
-from moulin.pipeline.sql.catalyst import Catalyst, refusal
+from moulin.pipeline.sql.catalyst import Catalyst, position, refusal
 from moulin.pipeline.sql.names import Query, Reference, spelled
 from moulin.pipeline.sql.safe import SafeSql
 from moulin.pipeline.sql.tables import Tables, readable
@@ -48,7 +48,8 @@ def refusing(what: str) -> Iterator[None]:
             reason += f". {_FILES}"
         elif "REQUIRES_SINGLE_PART_NAMESPACE" in reason:
             reason += ". A database of several levels stands between backquotes: `a.b`.orders"
-        raise InvalidInput(f"{what}: {reason}") from None
+        line, column = position(error)
+        raise InvalidInput(f"{what}: {reason}", line=line, column=column) from None
 
 
 @contextmanager

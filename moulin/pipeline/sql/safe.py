@@ -40,12 +40,12 @@ from moulin.pipeline.sql.safe_functions import (
     REFUSED_FUNCTIONS,
 )
 
+_ADDRESS: Final = r"\w+:/[^\s\],)]*"
 SETTINGS: Mapping[str, str] = {
     "spark.sql.runSQLOnFiles": "false",
     # Else ${env:NAME} anywhere in a text is the value of an environment variable.
     "spark.sql.variable.substitute": "false",
-    # EXPLAIN shows addresses of files.
-    "spark.sql.redaction.string.regex": r"\w+:/[^\s\],)]*",
+    "spark.sql.redaction.string.regex": _ADDRESS,  # of files, which EXPLAIN shows
 }
 """What the session of safe queries has beside the settings of the lake's session."""
 
@@ -110,6 +110,11 @@ _WRITTEN_CHANGES = {f"{_CATALYST}plans.logical.{name}" for name in _CHANGES.spli
 _FILE_FIELDS = {"file_path", "file_block_start"}  # of the struct in which Spark describes the file of a row
 _FRAMES = "_moulin_frames"  # a name that no database has
 _FOREIGN = frozenset(_FOREIGN_EXPRESSIONS.split())
+
+
+def without_addresses(text: str) -> str:
+    """What Spark says, without addresses of files."""
+    return re.sub(_ADDRESS, "(a file)", text)
 
 
 MAX_PARTITIONS: Final = 10_000

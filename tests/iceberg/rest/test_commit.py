@@ -95,6 +95,8 @@ REFUSED: list[Any] = [
     {"action": "set-current-schema", "schema-id": -1},
     {"action": "set-current-schema", "schema-id": 9},
     {"action": "set-default-spec", "spec-id": 9},
+    {"action": "set-default-spec", "spec-id": -1},
+    {"action": "set-default-sort-order", "sort-order-id": -1},
     {"action": "set-default-sort-order", "sort-order-id": 9},
     {"action": "add-schema", "schema": {"type": "struct", "fields": "none"}},
     {"action": "set-snapshot-ref", "ref-name": "dev", "type": "branch", "snapshot-id": 1},
@@ -437,3 +439,85 @@ def test_a_commit_does_not_list_what_the_one_before_it_wrote(
     monkeypatch.setattr(LocalStore, "list", note)
     assert written.send().status_code == 200
     assert listed == []
+
+
+def test_minus_one_is_what_was_added_last(client: Client) -> None:
+    specs = [
+        {"spec-id": number, "fields": [{"source-id": 1, "field-id": 1000, "transform": text, "name": "part"}]}
+        for number, text in ((1, "identity"), (2, "bucket[7]"))
+    ]
+    orders = [
+        {
+            "order-id": number,
+            "fields": [{"source-id": 2, "transform": "identity", "direction": way, "null-order": "nulls-last"}],
+        }
+        for number, way in ((1, "asc"), (2, "desc"))
+    ]
+    updates = [
+        *({"action": "add-spec", "spec": one} for one in specs),
+        {"action": "set-default-spec", "spec-id": -1},
+        *({"action": "add-sort-order", "sort-order": one} for one in orders),
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+    ]
+    metadata = commit(client, updates).json()["metadata"]
+    spec = next(one for one in metadata["partition-specs"] if one["spec-id"] == metadata["default-spec-id"])
+    order = next(one for one in metadata["sort-orders"] if one["order-id"] == metadata["default-sort-order-id"])
+    assert spec["fields"][0]["transform"] == "bucket[7]"
+    assert order["fields"][0]["direction"] == "desc"
+
+
+def test_ids_of_a_new_table_are_given_anew_wherever_they_are_named(client: Client, address: str) -> None:
+    nested = {"type": "struct", "fields": [{"id": 90, "name": "x", "type": "int", "required": False}]}
+    kind = {"type": "list", "element-id": 80, "element": nested, "element-required": False}
+    fields = [
+        {"id": 70, "name": "tags", "type": kind, "required": False},
+        {"id": 5, "name": "id", "type": "long", "required": True},
+    ]
+    body = {
+        "name": "odd",
+        "schema": {"type": "struct", "schema-id": 9, "fields": fields, "identifier-field-ids": []},
+        "partition-spec": {
+            "spec-id": 3,
+            "fields": [{"source-id": 5, "field-id": 1234, "transform": "bucket[2]", "name": "b"}],
+        },
+        "write-order": {
+            "order-id": 4,
+            "fields": [{"source-id": 5, "transform": "identity", "direction": "desc", "null-order": "nulls-last"}],
+        },
+    }
+    metadata = client.post("/namespaces/shop/tables", json=body).json()["metadata"]
+    (schema,), spec, order = metadata["schemas"], metadata["partition-specs"][-1], metadata["sort-orders"][-1]
+    assert [(one["id"], one["name"]) for one in schema["fields"]] == [(1, "tags"), (2, "id")]
+    assert schema["fields"][0]["type"]["element-id"] == 3
+    assert schema["fields"][0]["type"]["element"]["fields"][0]["id"] == metadata["last-column-id"] == 4
+    assert (spec["fields"][0]["source-id"], order["fields"][0]["source-id"]) == (2, 2)
+    table = pyiceberg_catalog(address).load_table("shop.odd")
+    required = pa.schema(
+        [pa.field("tags", pa.list_(pa.struct([("x", pa.int32())]))), pa.field("id", pa.int64(), nullable=False)]
+    )
+    rows = pa.Table.from_pylist([{"tags": [{"x": 1}], "id": 7}], schema=required)
+    table.append(rows)
+    assert table.scan().to_arrow().to_pylist() == rows.to_pylist()
+
+
+def test_schemas_between_the_steps_of_a_transaction_leave_no_trace(client: Client, address: str, lake: Lake) -> None:
+    from pyiceberg.types import LongType, StringType
+
+    table = pyiceberg_catalog(address).load_table("shop.t")
+    table.append(pa.table({"id": pa.array([1], pa.int64()), "name": ["a"]}))
+    with table.transaction() as transaction:
+        with transaction.update_schema() as update:
+            update.add_column("extra", LongType())
+        transaction.append(
+            pa.table({"id": pa.array([2], pa.int64()), "name": ["b"], "extra": pa.array([5], pa.int64())})
+        )
+        with transaction.update_schema() as update:
+            update.rename_column("extra", "more").add_column("last", StringType())
+    wanted = [
+        {"id": 1, "name": "a", "more": None, "last": None},
+        {"id": 2, "name": "b", "more": 5, "last": None},
+    ]
+    assert sorted(lake.table("shop.t").scan().to_pylist(), key=lambda row: row["id"]) == wanted
+    found = pyiceberg_catalog(address).load_table("shop.t")
+    assert sorted(found.scan().to_arrow().to_pylist(), key=lambda row: row["id"]) == wanted
+    assert {one.schema_id for one in found.snapshots()} <= {one.schema_id for one in found.metadata.schemas}

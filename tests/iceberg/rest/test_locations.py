@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import moulin
+from moulin.catalog.manifests.recover import recover
 from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
 from moulin.errors import Corrupt
@@ -17,6 +18,7 @@ from moulin.iceberg.check.checker import check as check_iceberg
 from moulin.iceberg.check.metadata_files import Files
 from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
+from moulin.storage.store import open_store
 from moulin.table.verify import verify
 from tests.iceberg.rest.served import Client, duckdb_attached, error, pyiceberg_catalog, served
 
@@ -142,3 +144,75 @@ def test_a_file_that_was_replaced_after_it_was_read_is_not_read_again(lake: Lake
     file.write_bytes(file.read_bytes()[:-1] + b"X")
     with pytest.raises(Corrupt):
         lake.table("shop.t").scan().to_arrow()
+
+
+def test_a_location_stays_through_recovery_at_another_address(lake: Lake, address: str, tmp_path: Path) -> None:
+    place = str(tmp_path / "landing" / "t")
+    pyiceberg_catalog(address).create_table("shop.t", ROWS.schema, location=place).append(ROWS)
+    lake.close()
+    moved = tmp_path / "moved"
+    (tmp_path / "lake").rename(moved)
+    for name in ("catalog.sqlite", "catalog.sqlite-wal", "catalog.sqlite-shm"):
+        (moved / name).unlink(missing_ok=True)
+    recover(open_store(str(moved)), f"sqlite:///{moved / 'catalog.sqlite'}", lake.config)
+    with moulin.connect(moved) as found, served(found) as again:
+        table = pyiceberg_catalog(again).load_table("shop.t")
+        assert table.location() == place
+        assert table.metadata_location.startswith(f"file://{moved}/")
+        table.append(ROWS)
+        assert table.scan().to_arrow().num_rows == found.table("shop.t").count() == 6
+
+
+def test_engines_delete_rows_of_files_below_the_location(lake: Lake, address: str, tmp_path: Path) -> None:
+    place = tmp_path / "landing" / "t"
+    for version in (2, 3):
+        properties = {"format-version": str(version), "write.delete.mode": "merge-on-read"}
+        with Client(address) as client:
+            body = {"name": f"t{version}", "schema": SCHEMA, "location": f"{place}{version}", "properties": properties}
+            assert client.post(WHERE, json=body).status_code == 200
+        with duckdb_attached(address) as duckdb:
+            duckdb.execute(f"INSERT INTO ice.shop.t{version} SELECT * FROM range(10)")
+            duckdb.execute(f"DELETE FROM ice.shop.t{version} WHERE id % 2 = 0")
+            duckdb.execute(f"UPDATE ice.shop.t{version} SET id = 30 WHERE id = 3")
+        found = lake.table(f"shop.t{version}")
+        assert sorted(found.scan().to_arrow()["id"].to_pylist()) == [1, 5, 7, 9, 30]
+        assert verify(lake.context, found.state()).problems == {}
+        assert check_iceberg(project(lake.context, found.id).location, Files(lake.store)) == []
+
+
+def test_keys_of_rows_below_the_location_are_found(lake: Lake, address: str, tmp_path: Path) -> None:
+    fields = [{"id": 1, "name": "id", "type": "long", "required": True}]
+    schema = {"type": "struct", "fields": fields, "identifier-field-ids": [1]}
+    place = str(tmp_path / "landing" / "t")
+    with Client(address) as client:
+        assert client.post(WHERE, json={"name": "t", "schema": schema, "location": place}).status_code == 200
+    rows = pa.table(
+        {"id": pa.array([2, 1], pa.int64())}, schema=pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    )
+    table = pyiceberg_catalog(address).load_table("shop.t")
+    table.append(rows)
+    table.append(rows)
+    assert _ids(lake) == [1, 2]
+    assert lake.table("shop.t").get(2) == {"id": 2}
+
+
+def test_a_base_path_that_is_not_there_is_not_made(lake: Lake, address: str, tmp_path: Path) -> None:
+    (tmp_path / "later").mkdir()
+    lake.add_base(tmp_path / "later", name="later")
+    (tmp_path / "later").rmdir()
+    with Client(address) as client:
+        body = {"name": "t", "schema": SCHEMA, "location": str(tmp_path / "later" / "t")}
+        assert client.post(WHERE, json=body).status_code == 200
+    assert not (tmp_path / "later").exists()
+
+
+def test_a_file_that_was_deleted_comes_back(lake: Lake, address: str, tmp_path: Path) -> None:
+    place = tmp_path / "landing" / "t"
+    properties = {"write.delete.mode": "copy-on-write"}
+    table = pyiceberg_catalog(address).create_table("shop.t", ROWS.schema, location=str(place), properties=properties)
+    table.append(ROWS)
+    (file,) = place.rglob("*.parquet")
+    table.delete("id > 0")
+    assert _ids(lake) == []
+    table.refresh().add_files([str(file)])
+    assert _ids(lake) == [1, 2, 3]

@@ -26,6 +26,7 @@ export default function Table({ rest: [id] }) {
   return html`
     <div class="bar"><h1>${plain(name)}</h1>
       <span class="buttons">
+        <a class="button" href=${"#/sql/table/" + id}>Query this table</a>
         <a class="button" href=${"#/versions/" + id}>Versions</a>
         ${may("write") && html`<button onClick=${() => ask("property")}>Set property</button>`}
         ${may("pipeline") && html`<button onClick=${() => ask("compact")}>Plan compaction</button>`}

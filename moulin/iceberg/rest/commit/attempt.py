@@ -24,9 +24,10 @@ from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import table_location
 from moulin.iceberg.projection.projection import project
 from moulin.iceberg.rest.commit import create, rebase, requirements, trust
-from moulin.iceberg.rest.commit.engine_files import TableFolder, asked_location, check_statistics
+from moulin.iceberg.rest.commit.engine_files import TableFolder, check_statistics
 from moulin.iceberg.rest.commit.intake import take_in
 from moulin.iceberg.rest.commit.keyed_rows import Held, hold, take_in_keyed
+from moulin.iceberg.rest.commit.locations import asked_location, make_location
 from moulin.iceberg.rest.commit.operations import CommitPlan, current, plan
 from moulin.iceberg.rest.commit.rebase import FreeAppend
 from moulin.iceberg.rest.commit.updates import Wanted, snapshot_properties
@@ -166,6 +167,7 @@ class Attempt:
 
     def _update(self, request: TableRequest, state: TableState, base: Json, append: FreeAppend | None) -> None:
         asked = asked_location(self.context, state.id, request.wanted.location)
+        make_location(self.context, asked)
         planned = plan(state, request.wanted, base, asked)
         check_statistics(TableFolder(self.context, state), request.wanted.statistics.values())
         self._add(state, planned, base, request, append)
@@ -190,7 +192,9 @@ class Attempt:
             if rows.believed:
                 if VERIFIED not in state.properties:  # what looks for files to read begins here
                     operations.append(SetProperties({VERIFIED: str(state.head_version)}))
-                summary |= {BELIEVED: trust.mode(self.context.config, state.properties), AGAIN: "true"}
+                summary |= {BELIEVED: trust.mode(self.context.config, state.properties)}
+            if taken is not None and any(one.adopted is not None for one in taken.added):
+                summary[AGAIN] = "true"  # an engine that brings a file back after it deleted it means it
             self.tables.add(state.id)
             if taken is not None:
                 operations.append(taken)

@@ -17,7 +17,7 @@ from moulin.iceberg.format import metadata as documents
 from moulin.iceberg.format.locations import table_location
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit import shapes
-from moulin.iceberg.rest.commit.engine_files import asked_location
+from moulin.iceberg.rest.commit.locations import asked_location, make_location
 from moulin.iceberg.rest.commit.updates import Wanted, new_properties
 from moulin.iceberg.rest.credentials import Borrower, BorrowerOf, lend
 from moulin.iceberg.rest.requests import Body, LakeOf, field, texts
@@ -57,6 +57,7 @@ def create_table(lake: LakeOf, borrower: BorrowerOf, namespace: str, body: Body)
     if field(body, "stage-create", bool, False):
         return _staged(lake, borrower, database, name, new)
     assert new.id is not None
+    make_location(lake.context, new.properties.get(LOCATION))
     lent = lend(lake, borrower, new.id, credentials_path(lake, database, name))  # before: it may fail
     try:
         made = lake.own_catalog().create_table(database, name, new)
@@ -147,6 +148,7 @@ def _staged(lake: Lake, borrower: Borrower, database: str, name: str, new: NewTa
     state = as_state(database, name, new)
     address = table_location(lake.store, state)
     _make_folders(lake, state.id)
+    make_location(lake.context, state.properties.get(LOCATION))
     chosen = documents.format_version(state)
     metadata = documents.table_metadata(state, chosen, address, state.created_at, [], [])
     body = {"metadata": metadata, "config": {}}

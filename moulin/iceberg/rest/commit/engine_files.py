@@ -1,6 +1,6 @@
 """Files that an engine wrote for a snapshot: found below the table's folder, read, checked."""
 
-# Decisions: docs/decisions/0065, docs/decisions/0112, docs/decisions/0631
+# Decisions: docs/decisions/0065, docs/decisions/0112
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from moulin.iceberg.format.avro import read_avro
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.locations import location, table_location
 from moulin.iceberg.format.manifests import ADDED, DELETED, source_type
+from moulin.iceberg.rest.commit.locations import base_roots, below, spellings
 from moulin.model.entities import TableState
 from moulin.model.layout.bounds import bound_to_bytes
 from moulin.model.layout.partition import PartitionTuple, format_partition
@@ -30,14 +31,6 @@ from moulin.storage.table_store import Lost
 from moulin.table.context import Context
 
 _COUNTS = {1: ("added_files_count", "added_rows_count"), 0: ("existing_files_count", "existing_rows_count")}
-
-
-def spellings(root: str) -> list[str]:
-    """How engines spell a location: those on Hadoop write file:/, some leave the scheme out."""
-    if not root.startswith("file://"):
-        return [root]
-    plain = root.removeprefix("file://")
-    return [root, plain, f"file:{plain}"]
 
 
 class Folder:
@@ -115,7 +108,7 @@ class TableFolder(Folder):
         """The path behind a location below a base path; None when it lies below none."""
         if self._bases is None:
             self._bases = base_roots(self._context)
-        return _below(self._bases, where)
+        return below(self._bases, where)
 
     def _is_beside(self, path: str) -> bool:
         """Whether a file lies in the folder of a live segment of the table."""
@@ -134,44 +127,6 @@ class TableFolder(Folder):
                 if where.startswith(root) and paths.parse_segment_path(path) is not None:
                     return paths.checked(path)
         return self.path(where)
-
-
-def asked_location(context: Context, table_id: UUID, where: str | None) -> str | None:
-    """A location that an engine asks for, as it spelled it; None for the table's own folder.
-
-    Raises InvalidInput for one that does not lie below a base path.
-    """
-    if where is None:
-        return None
-    where = where.rstrip("/")
-    own = location(context.store, paths.table_prefix(table_id))
-    if where in spellings(own):
-        return None
-    if "://" not in where and not where.startswith(("/", "file:/")):
-        raise InvalidInput(f"Location {where!r} is relative: give the whole address, or leave it out.")
-    path = _below(base_roots(context), where)
-    if path is None:
-        raise InvalidInput(
-            f"Location {where!r} does not lie below a base path of the lake: register one with `moulin base add`, or "
-            "leave the location out."
-        )
-    if paths.is_in_moved_folder(path):
-        raise InvalidInput(f"Location {where!r} lies in a folder in which a lake keeps segments: choose another.")
-    return where
-
-
-def base_roots(context: Context) -> list[tuple[str, UUID]]:
-    """The addresses of base paths in all spellings; of two around each other the inner one comes first."""
-    found = [(root, one.id) for one in context.catalog.bases() for root in spellings(f"{one.uri}/")]
-    return sorted(found, key=lambda one: -len(one[0]))
-
-
-def _below(roots: Sequence[tuple[str, UUID]], where: str) -> str | None:
-    """The path behind a location below one of these roots; None when it lies below none."""
-    for root, base_id in roots:
-        if where.startswith(root):
-            return paths.base_path(base_id, where.removeprefix(root))
-    return None
 
 
 def check_statistics(folder: Folder, files: Iterable[Json | None]) -> None:
@@ -300,10 +255,8 @@ __all__ = [
     "Entries",
     "Folder",
     "TableFolder",
-    "asked_location",
     "check_statistics",
     "checked_partition",
     "deleted_positions",
     "read_manifests",
-    "spellings",
 ]

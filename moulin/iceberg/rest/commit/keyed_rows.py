@@ -27,6 +27,7 @@ from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.operations import Kind, RegionUse
 from moulin.model.rows.rows import to_batches
+from moulin.storage import paths
 from moulin.table.bulk.commit import plan_held
 from moulin.table.bulk.drafts import Drafts
 from moulin.table.bulk.writer import write_runs
@@ -134,7 +135,8 @@ class _KeyedIntake(Intake):
 
     def _batches(self, files: Iterable[DataFile], positions: Mapping[str, BitMap64]) -> Iterator[pa.RecordBatch]:
         for file in files:
-            self.leftovers.append(self._path(file))
+            if not paths.is_adopted(self.folder.path(file.location)):
+                self.leftovers.append(self._path(file))
             table = self._read(file)[2]
             if not table.num_rows:
                 continue

@@ -27,8 +27,9 @@ from moulin.iceberg.format.locations import location
 from moulin.iceberg.format.pyiceberg_values import from_pyiceberg_order, from_pyiceberg_schema, from_pyiceberg_spec
 from moulin.iceberg.rest import namespaces
 from moulin.iceberg.rest.commit.create import as_state
-from moulin.iceberg.rest.commit.engine_files import Folder, spellings
+from moulin.iceberg.rest.commit.engine_files import Folder
 from moulin.iceberg.rest.commit.intake import copy_in
+from moulin.iceberg.rest.commit.locations import spellings
 from moulin.iceberg.rest.commit.updates import checked_properties
 from moulin.iceberg.rest.requests import Body, LakeOf, field
 from moulin.iceberg.rest.tables import already_exists, loaded, taken_by

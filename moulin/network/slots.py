@@ -1,4 +1,4 @@
-"""Who runs next: operations share a pool of threads, of which no token takes all."""
+"""Who runs next: work of several callers shares a pool of threads, of which no caller takes all."""
 
 # Decisions: docs/decisions/0296
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from moulin.errors import Unavailable
-from moulin.meta.auth import Caller
+from moulin.network.callers import Caller
 
 
 class Slots:
@@ -30,7 +30,7 @@ class Slots:
         with self._lock:
             if len(self._waiting.get(caller, ())) >= self._most:
                 raise Unavailable(
-                    f"A token has at most {self._share} operations that run and {self._most} that wait on this server: "
+                    f"A token has at most {self._share} statements that run and {self._most} that wait on this server: "
                     "wait for one of them."
                 )
 

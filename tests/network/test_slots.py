@@ -9,9 +9,8 @@ from uuid import uuid4
 import pytest
 
 from moulin.errors import Unavailable
-from moulin.meta.auth import Caller
-from moulin.meta.roles import Role
-from moulin.sql_server.slots import Slots
+from moulin.network.callers import Caller, Role
+from moulin.network.slots import Slots
 
 SECONDS = 30
 
@@ -58,7 +57,7 @@ def test_a_caller_with_too_much_waiting_is_told_so_and_others_are_not() -> None:
         for one in work:
             slots.check(greedy)
             slots.submit(greedy, one)
-        with pytest.raises(Unavailable, match="at most 1 operations that run and 2 that wait"):
+        with pytest.raises(Unavailable, match="at most 1 statements that run and 2 that wait"):
             slots.check(greedy)
         slots.check(other)
         for one in work:
