@@ -35,6 +35,7 @@ from moulin.console.api.requests import OPEN, ROLE, Console, Functions, NotModif
 from moulin.console.jaeger import app as jaeger
 from moulin.console.loki import app as loki
 from moulin.console.prometheus import app as prometheus
+from moulin.console.prometheus import forms
 from moulin.console.sql.statements import Statements
 from moulin.errors import InvalidInput, MoulinError, NotFound, PermissionDenied, Unsupported
 from moulin.ingest.flow import FlowWatch
@@ -184,4 +185,5 @@ def mount(
     app.mount(jaeger.PREFIX, jaeger.build(console))
     app.mount(loki.PREFIX, loki.build(console))
     app.mount(prometheus.PREFIX, prometheus.build(console))
+    state.rules.append(forms.rule(prometheus.PREFIX))
     assets.mount(app)

@@ -35,7 +35,8 @@ def access(tmp_path: Path) -> AccessFile:
 def test_every_route_names_its_role() -> None:
     for method, route in ROUTES:
         assert (route.openapi_extra or {}).get(ROLE) in {OPEN, "read", "write", "pipeline", "admin"}, route.path
-        if method != "GET" and route.path != "/session":
+        looks = route.path == "/sql" or route.path.startswith("/sql/")  # statements change nothing, but what is running
+        if method != "GET" and route.path != "/session" and not looks:
             assert (route.openapi_extra or {})[ROLE] in {"write", "pipeline", "admin"}, route.path
 
 
@@ -47,7 +48,7 @@ def test_each_role_gets_through_to_its_own_routes_and_to_no_other(lake: Lake, se
         if needed == OPEN or route.path == "/events":
             continue
         path = route.path.replace("{table_id}", str(UUID(int=1))).replace("{task_id}", str(UUID(int=1)))
-        path = path.replace("{object_id}", str(UUID(int=1)))
+        path = path.replace("{object_id}", str(UUID(int=1))).replace("{id}", str(UUID(int=1)))
         assert api.request(method, path).status_code == 401, path
         assert api.request(method, path, headers={"authorization": "Bearer mlt_wrong"}).status_code == 401
         for role, secret in secrets.items():

@@ -1,6 +1,6 @@
 """The two databases that a catalog may be in: how SQLAlchemy connects to SQLite and to PostgreSQL, and to which one."""
 
-# Decisions: docs/decisions/0498
+# Decisions: docs/decisions/0498, docs/decisions/0641
 
 from __future__ import annotations
 
@@ -64,12 +64,23 @@ def postgresql(url: sa.URL, config: Config) -> sa.Engine:
             url.set(drivername="postgresql+psycopg"),
             pool_pre_ping=True,
             max_overflow=27,  # with the five that stay open, one for each call that a server runs at a time
-            connect_args={"options": options, "connect_timeout": max(2, int(config.lock_seconds))},
+            connect_args={
+                "options": options,
+                "connect_timeout": max(2, int(config.lock_seconds)),
+                **_until_lost(url, millis),
+            },
         )
     except ImportError:  # without psycopg, or without a libpq for it
         raise missing_extra("A catalog in PostgreSQL", "postgres") from None
     _ping_seldom(engine.dialect)
     return engine
+
+
+def _until_lost(url: sa.URL, millis: int) -> dict[str, int]:
+    """When a server counts as lost that vanished without a word; what the catalog's address says goes before."""
+    idle, interval = max(1, millis // 3000), max(1, millis // 9000)
+    chosen = {"keepalives_idle": idle, "keepalives_interval": interval, "keepalives_count": 6}
+    return {name: value for name, value in {**chosen, "tcp_user_timeout": millis}.items() if name not in url.query}
 
 
 def _ping_seldom(dialect: Any) -> None:

@@ -19,6 +19,7 @@ from moulin.console.api.requests import Console
 from moulin.console.loki.parameters import moment_of, step_of
 from moulin.console.metrics.names import Metric, list_metrics
 from moulin.console.prometheus.engine import MOST_STEPS, Engine, Value
+from moulin.console.prometheus.forms import Forms
 from moulin.console.prometheus.promql import Matcher, parse, parse_selector
 from moulin.console.prometheus.samples import MILLI, Labels, base_name, exposed, go_float, label_name, select
 from moulin.console.prometheus.vectors import Vector
@@ -149,6 +150,7 @@ def build(console: Console) -> FastAPI:
         return sorted(found)
 
     _answer_errors(app)
+    app.add_middleware(Forms, prefix=PREFIX)
     return app
 
 

@@ -19,9 +19,9 @@ from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
 from moulin.model.filling import fillings_of
 from moulin.model.ids import new_id
-from moulin.model.key.region import RegionSpec
 from moulin.model.merge_task import MergeTask, TaskState
 from moulin.model.operations import Claim
+from moulin.model.region_spec import RegionSpec
 from moulin.model.table_settings import MERGE_SPAN, RETENTION, merge_span_ns
 from moulin.table.commit.change import CompactionChange
 from moulin.table.compact.job import commit_compaction, compact_group

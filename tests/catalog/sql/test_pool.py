@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import struct
+import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -167,3 +172,69 @@ def test_a_connection_that_the_server_ended_is_replaced_however_lately_it_was_us
         assert connection.execute(sa.text("SELECT pg_backend_pid()")).scalar_one() != number
     pool.close()
     other.close()
+
+
+class Forgetful:
+    """A way to the server that can forget its connections without a word: who sends over one then finds it reset."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._server = (host, port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._known: list[socket.socket] = []
+        self._forgotten: set[socket.socket] = set()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def forget(self) -> None:
+        self._forgotten.update(self._known)
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._server)
+                self._known.append(client)
+                for source, to in ((client, server), (server, client)):
+                    threading.Thread(target=self._forward, args=(source, to), daemon=True).start()
+
+    def _forward(self, source: socket.socket, to: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                if source in self._forgotten:
+                    source.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    source.close()
+                    break
+                to.sendall(data)
+            to.close()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("kind", ["read", "write"])
+def test_a_server_that_forgot_its_connections_costs_one_call_each_and_changes_nothing(
+    postgres_url: str, kind: str
+) -> None:
+    url = database_url(postgres_url)
+    assert url.host is not None
+    assert url.port is not None
+    store = open_store(f"memory://{uuid.uuid4().hex}")
+    with closing(Forgetful(url.host, url.port)) as way:
+        there = url.set(host="127.0.0.1", port=way.port).render_as_string(hide_password=False)
+        catalog = Catalog.open(there, store, Config())
+        catalog.create_database("before")
+        way.forget()
+        call = catalog.databases if kind == "read" else partial(catalog.create_database, "after")
+        failed = 0
+        while True:
+            try:
+                call()
+                break
+            except Unavailable:
+                failed += 1
+                assert failed <= 5, "as many as there are connections"
+        assert failed >= 1
+        catalog.create_database("later")
+        assert {one.name for one in catalog.databases()} == {"before", "later", *(["after"] if kind == "write" else [])}
+        catalog.close()

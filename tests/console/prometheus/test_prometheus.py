@@ -240,7 +240,22 @@ def test_a_token_comes_as_header(measured: tuple[Lake, Any], serve: Serve, tmp_p
     base = f"http://127.0.0.1:{serve(measured[0], access).port}/prometheus/api/v1/query?query=1"
     assert httpx.get(base).status_code == 401
     assert httpx.get(base, headers={"authorization": f"Bearer {secret}"}).json()["data"]["result"][1] == "1"
-    assert httpx.post(base, headers={"authorization": f"Bearer {secret}"}).status_code == 403
+    assert (
+        httpx.post(base.replace("query?", "metadata?"), headers={"authorization": f"Bearer {secret}"}).status_code
+        == 403
+    )
+
+
+def test_a_query_may_be_posted_as_a_form(measured: tuple[Lake, Any], serve: Serve, tmp_path: Path) -> None:
+    access = AccessFile(tmp_path / "access.toml")
+    headers = {"authorization": f"Bearer {access.create('grafana', Role.READ)}"}
+    base = f"http://127.0.0.1:{serve(measured[0], access).port}/prometheus/api/v1"
+    answer = httpx.post(f"{base}/query", data={"query": "1 + 2"}, headers=headers)
+    assert answer.json()["data"]["result"][1] == "3"
+    assert httpx.post(f"{base}/series", data={"match[]": ["heat_ratio", "x"]}, headers=headers).status_code == 200
+    assert httpx.post(f"{base}/query", data={"query": "1" * 100_000}, headers=headers).status_code == 400
+    assert httpx.post(f"{base}/query", content=b"{}", headers=headers).status_code == 400
+    assert httpx.post(f"{base}/query", data={"query": "1"}).status_code == 401
 
 
 def test_a_lake_without_telemetry_says_what_to_do(lake: Lake, serve: Serve) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,7 @@ import pytest
 
 import moulin
 from moulin.catalog.upkeep.check import check
-from moulin.errors import Unsupported
+from moulin.errors import Conflict, Fenced, Unsupported
 from moulin.iceberg.rest.commit.engine_files import DataFile
 from moulin.iceberg.rest.commit.intake import Intake
 from moulin.lake import Lake
@@ -126,34 +130,53 @@ def test_what_was_put_and_not_flushed_is_there_before_an_engines_rows(address: s
     assert rows(lake) == [(1, "engine"), (2, "put"), (3, "later")]
 
 
-def hold_open(lake: str, ready: str) -> None:
-    """Run in another process: have the table open for puts until killed."""
-    import time
+def put_until_killed(lake: str, log_folder: str, acknowledged: str) -> None:
+    """Run in another process: put rows with the keys 1000, 1001 and so on; the last that is certain is in a file."""
+    with moulin.connect(lake, log_folder=log_folder) as other:
+        for number in itertools.count(1000):
+            while True:
+                with suppress(Fenced, Conflict):
+                    other.table("shop.t").put({"id": number, "name": "theirs"})
+                    break
+            Path(acknowledged).write_text(str(number))
 
-    with moulin.connect(lake) as other:
-        table = other.table("shop.t")
-        table.put({"id": 5, "name": "theirs"})
-        Path(ready).write_text("yes")
-        time.sleep(600)
 
-
-def test_a_table_that_another_process_has_open_for_puts_is_a_conflict_that_names_it(
-    tmp_path: Path, address: str, client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("log_folder", ["", "store"], ids=["logs on this machine", "logs in the store"])
+def test_commits_and_puts_of_another_process_lose_nothing_and_a_refusal_names_it(
+    tmp_path: Path, log_folder: str
 ) -> None:
-    make(client)
-    lake.table("shop.t").append([{"id": 1, "name": "ours"}])
-    written = Written(address, client, [["engine"], [1]])
-    ready = tmp_path / "ready"
-    process = fork(hold_open, str(tmp_path / "lake"), str(ready))
-    try:
-        while not ready.exists():
-            assert process.is_alive()
-        assert str(process.pid) in error(written.send(), 409, "CommitFailedException")
-    finally:
-        process.kill()
-        process.join()
-    with moulin.connect(tmp_path / "lake") as again:
-        assert rows(again) == [(1, "ours"), (5, "theirs")], "nothing that was put is lost"
+    options: dict[str, Any] = {"log_folder": log_folder, "lock_seconds": 0.3}
+    acknowledged = tmp_path / "acknowledged"
+    with moulin.connect(tmp_path / "lake", **options) as lake:
+        lake.create_database("shop")
+        with served(lake) as address, Client(address) as client:
+            make(client)
+            process = fork(put_until_killed, str(tmp_path / "lake"), log_folder, str(acknowledged))
+            committed, refused = [], 0
+            try:
+                while not acknowledged.exists():
+                    assert process.is_alive()
+                    time.sleep(0.05)
+                for number in range(12):
+                    answer = Written(address, client, [["engine"], [number]]).send()
+                    assert answer.status_code in (200, 409), answer.text
+                    refused += answer.status_code == 409
+                    if not log_folder:
+                        said = error(answer, 409, "CommitFailedException")
+                        assert f"shop.t is open for puts in process {process.pid} on {socket.gethostname()}: " in said
+                    committed += [number] if answer.status_code == 200 else []
+            finally:
+                process.kill()
+                process.join()
+            assert refused == 12 if not log_folder else committed, "a log on a disk stays with who has it"
+            late = [Written(address, client, [["engine"], [99]]).send().status_code for _ in range(3)]
+            assert 200 in late, "what was put is flushed first, which moves the head"
+    last = int(acknowledged.read_text())
+    with moulin.connect(tmp_path / "lake", log_folder=log_folder) as again:
+        ids = sorted(number for number, _ in rows(again))
+        assert [n for n in ids if n < 1000] == [*committed, 99]
+        assert set(range(1000, last + 1)) <= set(ids) <= {*range(1000, last + 2), *committed, 99}
+        assert check(again.own_catalog()) == []
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, KEYED], ids=["events", "keyed"])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -14,6 +16,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
+import moulin
 from moulin.catalog.upkeep.check import check
 from moulin.errors import Conflict
 from moulin.lake import Lake
@@ -103,3 +106,52 @@ def test_three_engines_on_a_table_that_rebases_nothing_lose_nothing(lake: Lake) 
 @pytest.mark.parametrize("tables", [("t",), ("t", "u")], ids=["one table", "two tables"])
 def test_three_engines_with_a_hundred_commits_each_lose_nothing(lake: Lake, tables: tuple[str, ...]) -> None:
     race(lake, 100, {"moulin.rebase-appends": "true"}, tables)
+
+
+@pytest.mark.postgres
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("commits", [4, 30])
+def test_engines_our_own_appends_and_compactions_at_once_lose_nothing(
+    postgres_url: str, tmp_path: Path, commits: int
+) -> None:
+    """Each has a lake of its own on one catalog in PostgreSQL, as processes have."""
+    with ExitStack() as stack:
+        lakes = [stack.enter_context(moulin.connect(postgres_url, storage=str(tmp_path / "lake"))) for _ in range(3)]
+        lakes[0].create_database("shop")
+        address = stack.enter_context(served(lakes[0]))
+        with Client(address) as client:
+            body = {"name": "t", "schema": SCHEMA, "properties": {"moulin.rebase-appends": "true"}}
+            assert client.post("/namespaces/shop/tables", json=body).status_code == 200
+        writing = threading.Event()
+
+        def engine(first: int) -> None:
+            table = pyiceberg_catalog(address).load_table("shop.t")
+            for number in range(first, first + commits):
+                table.append(pa.table({"id": pa.array([number], pa.int64()), "name": ["p"]}))
+
+        def ours(first: int) -> None:
+            for number in range(first, first + commits):
+                lakes[1].table("shop.t").append([{"id": number, "name": "m"}])
+                if number % 3 == 0:
+                    lakes[1].table("shop.t").delete_where(f"id = {number}")
+
+        def compact() -> None:
+            while not writing.is_set():
+                with suppress(Conflict):
+                    lakes[2].table("shop.t").compact(everything=True)
+
+        with ThreadPoolExecutor(4) as pool:
+            compacting = pool.submit(compact)
+            try:
+                for done in [pool.submit(*one) for one in ((engine, 0), (engine, 1000), (ours, 2000))]:
+                    done.result()
+            finally:
+                writing.set()
+            compacting.result()
+        expected = {first + number for first in (0, 1000, 2000) for number in range(commits)}
+        expected -= {number for number in expected if number >= 2000 and number % 3 == 0}
+        lakes[2].table("shop.t").compact(everything=True)
+        assert sorted(lakes[0].table("shop.t").scan(["id"]).to_arrow()["id"].to_pylist()) == sorted(expected)
+        shown = pyiceberg_catalog(address).load_table("shop.t").scan(selected_fields=("id",)).to_arrow()
+        assert sorted(shown["id"].to_pylist()) == sorted(expected)
+        assert check(lakes[0].own_catalog()) == []

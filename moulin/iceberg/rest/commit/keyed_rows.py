@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from moulin.errors import InvalidInput
+from moulin.errors import Fenced, InvalidInput
 from moulin.formats import deletion_vector
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.commit.engine_files import DataFile, checked_partition
@@ -34,6 +34,7 @@ from moulin.table.bulk.writer import write_runs
 from moulin.table.commit.change import DataChange
 from moulin.table.context import Context
 from moulin.table.keyed.keyed import KeyedTable
+from moulin.table.keyed.log import owner
 from moulin.table.keyed.tables import keyed_table
 from moulin.table.keyed.version import KeyedVersion
 from moulin.table.write.writes import number_source
@@ -64,8 +65,18 @@ def hold(context: Context, state: TableState, until: ExitStack) -> Held:
     """Hold a keyed table. Raises Fenced when another process has it open for puts; its message says which."""
     keyed = keyed_table(context, state.id)
     assert keyed is not None
-    keyed.ready()
-    seen, uses = until.enter_context(keyed.held())
+    try:
+        keyed.ready()
+        seen, uses = until.enter_context(keyed.held())
+    except Fenced as error:
+        owners = {region.owner for region in context.catalog.regions(state.id) if region.owner}
+        others = sorted(owner.shown(one) for one in owners if not owner.is_mine(one))
+        if not others:
+            raise
+        raise Fenced(
+            f"{state.full_name} is open for puts in {', '.join(others)}: put the rows there, or close the table there "
+            "and try again. Nothing was changed."
+        ) from error
     return Held(keyed, seen, uses)
 
 

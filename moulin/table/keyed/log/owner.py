@@ -25,6 +25,17 @@ def this_process(sync: str, *, flushing: bool = False) -> str:
     return f"process {os.getpid()} on {socket.gethostname()} [{boot} {space} {started} {sync}{' flushing' * flushing}]"
 
 
+def shown(owner: str) -> str:
+    """An owner as people are told of it: `process 4711 on web-1`."""
+    return owner.partition(" [")[0]
+
+
+def is_mine(owner: str) -> bool:
+    """Whether an owner is this process."""
+    found = _OWNER.fullmatch(owner)
+    return found is not None and found[1] == str(os.getpid()) and is_alive(owner) is not False
+
+
 def is_alive(owner: str) -> bool | None:
     """Whether an owner lives; None when that cannot be seen from here."""
     found = _OWNER.fullmatch(owner)
