@@ -72,7 +72,9 @@ lock: $(BIN)/uv ## Write the locks anew (ARGS=--upgrade moves to the newest vers
 	@$(call compile,--group dbt $(ARGS) -o requirements/dbt.lock)
 	@$(call compile,--group schemathesis $(ARGS) -o requirements/schemathesis.lock)
 	@$(call compile,--group docs $(ARGS) -o requirements/docs.lock)
-	@$(call compile,pyproject.toml --extra duckdb --group lab $(ARGS) -c requirements/test.lock -o requirements/lab.lock)
+	@$(call compile,pyproject.toml --extra duckdb --group ibis $(ARGS) -o requirements/ibis.lock)
+	@$(call compile,pyproject.toml --group dagster $(ARGS) -o requirements/dagster.lock)
+	@$(call compile,pyproject.toml --extra duckdb --extra serve --group lab $(ARGS) -c requirements/test.lock -o requirements/lab.lock)
 
 clean: ## Remove .venv and everything that was generated
 	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

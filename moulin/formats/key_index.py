@@ -48,6 +48,8 @@ _TAIL: Final = 64 << 10  # read first: the footer, and of small indexes all the 
 _LIMIT: Final = 1 << 31
 _PROBED: Final = 1 << 16  # hashes whose bits are computed at once: all of a large segment's would take 80 bytes a row
 
+_ZSTD: Final = pa.Codec("zstd")
+
 Fetch = Callable[[int, int], bytes]
 
 
@@ -179,14 +181,15 @@ def filter_holds(bloom: npt.NDArray[np.uint8], hashes: Hashes) -> npt.NDArray[np
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some consecutive entries, decoded. `keys` is a NumPy array of fixed-width keys, or an Arrow binary array.
+    """Some consecutive entries. `keys` is a NumPy array of fixed-width keys, or an Arrow binary array.
 
     `positions` are those of their rows; None: they are the numbers of the keys, from `start` on.
     """
 
     start: int
     keys: Any
-    row_ids: Integers | None
+    packed: bytes  # the block as the file has it, if it has row ids: most look-ups want none
+    flags: int
     nbytes: int
     positions: Integers | None = None
 
@@ -197,6 +200,15 @@ class Block:
     def positions_at(self, at: Integers) -> Integers:
         """`position` for several entries."""
         return at + self.start if self.positions is None else self.positions[at]
+
+    @property
+    def row_ids(self) -> Integers | None:
+        """The row id of each entry, -1 where it follows from the position; None if all do. They are decoded here."""
+        if not self.packed:
+            return None
+        body = memoryview(_ZSTD.decompress(self.packed[4:], struct.unpack_from("<I", self.packed)[0]))
+        stored = body[len(body) - 8 * len(self.keys) :]
+        return integers_from_planes(stored) if self.flags else np.frombuffer(stored, "<i8")
 
     def find_one(self, key: bytes) -> int | None:
         """The number of a key in the block."""
@@ -225,7 +237,7 @@ class Block:
         return np.asarray(found.is_valid()), np.asarray(found.fill_null(0)).astype(np.int64)
 
 
-def _numpy_keys(data: bytes | npt.NDArray[np.uint8], width: int) -> npt.NDArray[Any]:
+def _numpy_keys(data: bytes | memoryview | npt.NDArray[np.uint8], width: int) -> npt.NDArray[Any]:
     """Fixed-width keys as numbers or byte strings that compare as their bytes do."""
     if width == 8:
         return np.frombuffer(data, ">u8").astype(np.uint64)
@@ -346,6 +358,11 @@ class KeyIndex:
         ranks[order] = before
         return ranks[self.blocks :] - 1
 
+    def starts_of(self, numbers: Integers) -> Integers:
+        """The position of the first entry of each of these blocks."""
+        found: Integers = self._starts[numbers]
+        return found
+
     def firsts(self) -> list[tuple[bytes, int]]:
         """The first key of every block, and how many keys it has."""
         counts = np.diff(self._starts, append=self.rows).tolist()
@@ -379,7 +396,7 @@ class KeyIndex:
         if not 8 <= size <= _LIMIT:
             raise self._damaged(f"has a block at byte {int(self._offsets[number])} of impossible size")
         try:
-            body = pa.decompress(data[4:], decompressed_size=size, codec="zstd", asbytes=True)
+            body = memoryview(_ZSTD.decompress(data[4:], size))
             count, flags = struct.unpack_from("<II", body)
         except (pa.ArrowException, struct.error, OSError) as error:
             raise self._damaged(f"has a block that cannot be decoded ({error})") from error
@@ -387,24 +404,24 @@ class KeyIndex:
         end = last - (8 * rows if flags & _POSITIONS else 0)
         if count != rows or flags & ~_ROW_IDS != self._flags or end < 8:
             raise self._damaged(f"has a block of {count} entries where {rows} are due")
-        keys = self._decode_keys(self._plain(body[8:end], rows) if self._flags else body[8:end], rows)
-        ids = positions = None
-        if flags & _ROW_IDS:
-            ids = integers_from_planes(body[last:]) if self._flags else np.frombuffer(body[last:], "<i8")
+        keys = self._keys_from_planes(body[8:end], rows) if self._flags else self._decode_keys(body[8:end], rows)
+        positions = None
         if flags & _POSITIONS:
             positions = integers_from_planes(body[end:last])
             if int(positions.min()) < 0:
                 raise self._damaged("has a position below 0")
-        return Block(int(self._starts[number]), keys, ids, len(body), positions)
+        packed = data if flags & _ROW_IDS else b""
+        return Block(int(self._starts[number]), keys, packed, self._flags, len(body), positions)
 
-    def _plain(self, data: bytes, rows: int) -> bytes:
-        """Keys in planes as they are without."""
+    def _keys_from_planes(self, data: memoryview, rows: int) -> Any:
         width, order, head = (self.width, ">", rows * self.width) if self.width else (4, "<", 4 * (rows + 1))
         if len(data) < head:
             raise self._damaged("has keys that are cut short")
-        return from_planes(data[:head], width, order=order).tobytes() + data[head:]
+        if width == 8 and len(data) == head:
+            return from_planes(data, width, order="<")  # the words of such keys are what `_numpy_keys` makes of them
+        return self._decode_keys(from_planes(data[:head], width, order=order).tobytes() + bytes(data[head:]), rows)
 
-    def _decode_keys(self, data: bytes, rows: int) -> Any:
+    def _decode_keys(self, data: bytes | memoryview, rows: int) -> Any:
         if self.width:
             if len(data) != rows * self.width:
                 raise self._damaged("has keys of the wrong length")

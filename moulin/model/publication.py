@@ -201,7 +201,8 @@ def _require_same_values(sides: _Sides) -> None:
         name = name or next((field.name for field in newly_required(then.schema, state.schema)), None)
         if name is not None:
             raise Conflict(
-                f"Table {sides.name}: column {name} was cast or made required on {side} while rows came on {rows}. "
+                f"Table {sides.name}: column {name} was cast, computed again or made required on {side} "
+                f"while rows came on {rows}. "
                 "Make the change on main after the branch is published.",
                 requirement=f"column {name} of {sides.name}",
                 expected="as it was when the branch began",

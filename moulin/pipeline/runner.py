@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from moulin import errors
 from moulin.errors import InvalidInput, MoulinError, Unavailable
 from moulin.model.ids import new_id
-from moulin.table.runner import Stopped, never
+from moulin.table.runner import Stopped, TaskDied, never
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -34,10 +34,6 @@ _RESULT = pa.schema(
         pa.field("message", pa.string()),
     ]
 )
-
-
-class TaskDied(Unavailable):
-    """A task failed for a reason that no part of Moulin raised: what it was given may be at fault."""
 
 
 class SparkRunner:

@@ -34,6 +34,7 @@ from moulin.pipeline.sql.names import Query, Reference, databases_in, reference_
 from moulin.pipeline.sql.optimizer import StandIn, without_place
 from moulin.pipeline.sql.pruning import Pruning
 from moulin.pipeline.sql.resolver import Resolver, beside_view, branches_of, flush, flush_all, refusing, unflushed
+from moulin.pipeline.sql.row_expression import RowExpression
 from moulin.pipeline.sql.safe import SafeSql
 from moulin.pipeline.sql.sql import check_is_statement
 from moulin.pipeline.sql.tables import Tables, hold_for, holding, waiting
@@ -380,6 +381,10 @@ class LakeSpark:
             changed=changed,
             progress=progress,
         )
+
+    def row_expression(self, schema: Schema, sql: str) -> RowExpression:
+        """An SQL expression over single rows; see `RowExpression`."""
+        return RowExpression(self.session(), schema, sql)
 
     def runner(self) -> SparkRunner | None:
         """A runner of slices, once the session has started."""

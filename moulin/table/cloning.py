@@ -7,6 +7,7 @@ from __future__ import annotations
 from moulin.catalog.objects.new_table import NewTable
 from moulin.errors import InvalidInput
 from moulin.model.entities import TableState
+from moulin.model.schema.values import Schema
 from moulin.model.tags import shown
 from moulin.table.context import Context
 from moulin.table.creation import create
@@ -28,8 +29,10 @@ def clone(context: Context, source: Snapshot, database: str, name: str, *, copy:
 
 
 def _new_table(state: TableState) -> NewTable:
+    now = state.schema
+    key = now.identifier_field_ids
     return NewTable(
-        state.schema,
+        Schema(*now.fields, schema_id=0, identifier_field_ids=key, metadata=now.metadata),
         state.last_column_id,
         state.spec,
         state.last_partition_id,

@@ -98,6 +98,12 @@ class Context:
             self._spark = self.make_spark()
         return self._spark
 
+    def spark_at_hand(self) -> Spark | None:
+        """Spark, if its session has started, or if the lake was opened to start it when there is work."""
+        if self.starts_spark:
+            return self.spark()
+        return None if self._spark is None or self._spark.runner() is None else self._spark
+
     def runner(self, size: int) -> TaskRunner:
         """Spark for work of some size when it is at hand, else this process. `on_slice` hears of each slice."""
         found = self._runner(size)

@@ -18,10 +18,10 @@ from moulin.errors import InvalidInput
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
 from moulin.model.key.key import with_key
-from moulin.model.key.region import RegionSpec
 from moulin.model.layout.event_time import event_time_id
 from moulin.model.layout.partition import PartitionTuple, parse_spec
 from moulin.model.layout.sort import parse_sort
+from moulin.model.region_spec import RegionSpec
 from moulin.model.rows.rows import to_batches
 from moulin.model.schema.schema import make_schema
 from moulin.table.bulk.drafts import Drafts

@@ -67,6 +67,15 @@ class Backfilled:
     changed: tuple[str, ...] = ()
 
 
+class RowExpression(Protocol):
+    """The value of an expression for each row. `reads` are the columns that it needs."""
+
+    reads: tuple[str, ...]
+
+    def over(self, rows: pa.Table) -> pa.ChunkedArray:
+        """The values, in the order of the rows."""
+
+
 class Spark(Protocol):
     """Spark for one lake. Its session starts when it is first needed."""
 
@@ -123,6 +132,11 @@ class Spark(Protocol):
         progress: Callable[[BatchLoaded], None] | None = None,
     ) -> Backfilled:
         """Load the files of a folder; see `Table.backfill`."""
+
+    def row_expression(self, schema: Schema, sql: str) -> RowExpression:
+        """An expression over the columns of single rows. InvalidInput for one that Spark refuses, or that looks at
+        other rows, or does not always give the same value.
+        """
 
     def runner(self) -> TaskRunner | None:
         """A runner of slices, once the session has started."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from moulin.config import Config
 from moulin.errors import InvalidInput
+from moulin.model import region_spec as regions
 from moulin.model.file_settings import check_file_property, target_bytes
-from moulin.model.key import region as regions
 from moulin.model.names import did_you_mean
 from moulin.model.table_settings import MERGE_SPAN, PROJECTION, REBASE_APPENDS, RETENTION, SHARDING, check_setting
 

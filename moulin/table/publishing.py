@@ -23,12 +23,12 @@ from moulin.model.columns import compute as pc
 from moulin.model.conflicts import Verdict
 from moulin.model.entities import BranchTable, TableState
 from moulin.model.facts import SegmentFacts
-from moulin.model.key.region import PROPERTY as REGIONS
-from moulin.model.key.region import RegionSpec, changed_at
 from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.layout.sort_rows import sort_indices
 from moulin.model.operations import Kind, RegionUse, Upsert
 from moulin.model.publication import foreseen, merge_settings, schema_changes
+from moulin.model.region_spec import PROPERTY as REGIONS
+from moulin.model.region_spec import RegionSpec, changed_at
 from moulin.model.schema.arrow import ROW_ID, lineage_fields
 from moulin.model.where import parse_where
 from moulin.table.branch_diff import CHANGED, CREATED, RENAMED, TableDiff, property_changes, table_diff

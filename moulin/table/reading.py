@@ -18,6 +18,7 @@ from moulin.table.keyed.reader import KeyedReader
 from moulin.table.read.blob import Blob
 from moulin.table.read.order import OrderBy
 from moulin.table.read.scan import Scan
+from moulin.table.read.turns import TURNS
 from moulin.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -111,14 +112,17 @@ class TableReading(TableHandle):
             "reverse": reverse,
             "ordered": ordered,
         }
-        state = self._known_state(version)
-        keyed = self._to_scan() if version is None and (state is None or state.schema.identifier_field_ids) else None
-        if keyed is not None:
-            by_key = ordered or reverse or not (start is None and end is None and prefix is None)
-            seen, pending = Pending.of(self._context, keyed, ordered=by_key)
-            return KeyScan(self._context, seen, pending, columns=columns, where=where, limit=limit, **options)
-        snapshot = Snapshot(self._context, self._state(version) if state is None else state)
-        return snapshot.scan(columns, where, limit, **options)
+        with TURNS:
+            state = self._known_state(version)
+            keyed = (
+                self._to_scan() if version is None and (state is None or state.schema.identifier_field_ids) else None
+            )
+            if keyed is not None:
+                by_key = ordered or reverse or not (start is None and end is None and prefix is None)
+                seen, pending = Pending.of(self._context, keyed, ordered=by_key)
+                return KeyScan(self._context, seen, pending, columns=columns, where=where, limit=limit, **options)
+            snapshot = Snapshot(self._context, self._state(version) if state is None else state)
+            return snapshot.scan(columns, where, limit, **options)
 
     def head(self, rows: int = 10) -> pa.Table:
         """Some rows, at most `rows`: those that are found first.

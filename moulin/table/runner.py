@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-from moulin.errors import Closed
+from moulin.errors import Closed, Unavailable
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -27,6 +27,10 @@ class Stopped(Closed):
 
     def __init__(self) -> None:
         super().__init__("The work was stopped before it was done; nothing of it is committed.")
+
+
+class TaskDied(Unavailable):
+    """A task failed for a reason that no part of Moulin raised: what it was given may be at fault."""
 
 
 def never() -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from moulin.errors import FailedPrecondition, InvalidInput
-from moulin.model.key.region import PROPERTY as REGIONS
-from moulin.model.key.region import RegionSpec
 from moulin.model.operations import AlterSchema, SetPartitioning, SetProperties, SetSortOrder
+from moulin.model.region_spec import PROPERTY as REGIONS
+from moulin.model.region_spec import RegionSpec
 from moulin.model.schema.change import (
     AddColumn,
     DropColumn,
@@ -46,10 +46,10 @@ class TableSettings(TableHandle):
     ) -> Outcome:
         """Add a column; rows that lack it, old and new, read as `default`.
 
-        With `from_sql`, an expression in the grammar of `update` over the other columns, all existing rows get
-        their value. Only the new column is written, in files beside the segments. Until all rows have it, the column is
-        pending: it reads as null and cannot be written. Reads, writes and compactions go on. Repeat a call that was
-        killed to resume it.
+        With `from_sql`, an expression over the other columns, all existing rows get their value. It is in the grammar
+        of `update` or, where Spark is at hand, any of Spark's over single rows. Only the new column is written, in
+        files beside the segments. Until all rows have it, the column is pending: it reads as null and cannot be
+        written. Reads, writes and compactions go on. Repeat a call that was killed to resume it.
 
             orders.add_column("total", "double", from_sql="price * qty")
 
@@ -177,9 +177,11 @@ class TableSettings(TableHandle):
     def set_regions(self, fields: Sequence[str] = ()) -> Outcome:
         """Divide the keys of this table among writers by other fields from now on; without any, one writer has all.
 
-        Fields are transforms of key columns, such as "bucket(8, id)" or "area". Each combination of their values is a
-        region, which one process at a time may write. What was put before is flushed, puts wait, and no row is written
-        again: older segments are looked into by all regions. Fenced while another process has the table open for puts.
+        Fields are transforms of key columns, such as "bucket(8, id)" or "area", or expressions in the grammar of a
+        `where`: conditions ("id < 1000000") and what computes whole numbers or texts ("id - 5"). Each combination of
+        their values is a region, which one process at a time may write. What was put before is flushed, puts wait, and
+        no row is written again: older segments are looked into by all regions. Fenced while another process has the
+        table open for puts.
 
         >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
         >>> users.put({"name": "ann", "age": 41})

@@ -327,3 +327,16 @@ def test_a_failed_change_leaves_nothing(catalog: Catalog) -> None:
             call()
     assert (catalog.version(), catalog.databases(include_dropped=True)) == (version, listed)
     assert catalog.views("shop") == []
+
+
+def test_a_database_with_others_below_it_is_neither_dropped_nor_renamed(catalog: Catalog) -> None:
+    for name in ("a", "a.b", "A.c", "a_.d"):
+        catalog.create_database(name)
+    for change in (
+        lambda: catalog.drop_database("a", cascade=True),
+        lambda: catalog.rename_database("a", "z"),
+    ):
+        with pytest.raises(FailedPrecondition, match=r"others below it, 'a\.b': (drop|rename) those first"):
+            change()
+    catalog.drop_database("a.b")
+    assert catalog.rename_database("a", "z").name == "z"

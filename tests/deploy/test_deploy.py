@@ -123,7 +123,14 @@ def rendered() -> list[dict[str, Any]]:
         pytest.skip("helm is not installed")
     linted = subprocess.run([helm, "lint", "--strict", CHART], capture_output=True, text=True, check=False)
     assert linted.returncode == 0, linted.stdout
-    settings = ["--set", "settings.history_keep=3600", "--set", "lake.options.region=eu-west-1"]
+    settings = [
+        "--kube-version",
+        "1.31",
+        "--set",
+        "settings.history_keep=3600",
+        "--set",
+        "lake.options.region=eu-west-1",
+    ]
     made = subprocess.run([helm, "template", "lake", CHART, *settings], capture_output=True, text=True, check=True)
     return [document for document in yaml.safe_load_all(made.stdout) if document]
 

@@ -125,6 +125,9 @@ def test_the_wheel_installs_and_works(version: str, wheel: Path, tmp_path: Path)
     moulin("append", "shop.orders", "orders.csv")
     counted = moulin("sql", "--engine", "duckdb", "--format", "csv", "select count(*) as n from shop.orders")
     assert counted == "n\n2\n"
+    moulin("--lake", "telemetry", "init", "--otel")
+    for words in (("nursery", "--once", "--no-spark"), ("worker", "--once", "--no-spark"), ("janitor", "--once")):
+        moulin("--lake", "telemetry", *words)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

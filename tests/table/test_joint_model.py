@@ -63,7 +63,7 @@ class Fork:
     main_wrote: dict[str, set[int]]
     odd: set[str] = field(default_factory=set)  # tables with a restore on either side, or an erase
     altered: set[str] = field(default_factory=set)
-    main_altered: set[str] = field(default_factory=set)
+    main_recomputed: set[str] = field(default_factory=set)
 
 
 class World:
@@ -134,9 +134,6 @@ class World:
         name = sheet.name
         if fork is not None:
             self.forks[fork].altered.add(name)
-        else:
-            for one in self.forks.values():
-                one.main_altered.add(name)
 
     def odd(self, fork: str | None, sheet: Sheet) -> None:
         for one in [self.forks[fork]] if fork is not None else self.forks.values():
@@ -217,6 +214,8 @@ class World:
             for row in sheet.rows.values():
                 row[name] = row["b"] * (factor + 0.5)
             self.alter(fork, sheet)
+            for one in self.forks.values() if fork is None else ():
+                one.main_recomputed.add(sheet.name)
 
     def drop(self, fork: str | None, sheet: Sheet) -> None:
         if added := [name for name in sheet.columns if name not in ("a", "b")]:
@@ -296,7 +295,8 @@ class World:
     def may_conflict(self, fork: Fork, one: str) -> bool:
         both = fork.wrote[one] & fork.main_wrote[one]
         moved = self.main[one].table.state().head_version > fork.began  # by a compaction, say: a fill takes all rows
-        return bool(both or (moved and one in fork.altered) or one in fork.odd)
+        lacking = one in fork.main_recomputed and fork.wrote[one]  # rows of the branch lack the new values
+        return bool(both or lacking or (moved and one in fork.altered) or one in fork.odd)
 
     def merge(self, fork: Fork, one: str, theirs: Sheet) -> None:
         """What main has after a publish: what one side did, and of a row of which the same."""
@@ -322,7 +322,7 @@ class World:
             if one in other.sheets:
                 other.main_wrote[one].update(touched)
             if one in fork.altered:
-                other.main_altered.add(one)
+                other.main_recomputed.add(one)
             if one in fork.odd:
                 other.odd.add(one)
         mine.rows, mine.columns = merged, list(columns)
@@ -419,7 +419,16 @@ class World:
 
             location = project(lake.context, sheet.table.id).location
             sheet.note()  # a projection folds first
-            assert shown(StaticTable.from_metadata(location).scan().to_arrow().to_pylist()) == sheet.rows
+            found = shown(StaticTable.from_metadata(location).scan().to_arrow().to_pylist())
+            assert differences(found, sheet.rows) == {}, (name, location)
+
+
+def differences(found: Rows, wanted: Rows) -> dict[int, Any]:
+    return {
+        key: (found.get(key), wanted.get(key))
+        for key in found.keys() | wanted.keys()
+        if found.get(key) != wanted.get(key)
+    }
 
 
 def shown(rows: list[dict[str, Any]]) -> Rows:

@@ -83,6 +83,24 @@ def test_two_branches_that_both_add_a_column_are_published_in_either_order(tmp_p
 
 
 @here
+def test_a_table_goes_on_as_usual_after_many_branches_that_added_columns(lake: Lake) -> None:
+    main = lake.create_table("shop.orders", ORDERS)
+    main.append(orders(0, 3))
+    for number in range(8):
+        mine = lake.branch(f"b{number}").table("shop.orders")
+        mine.add_column(f"c{number}", "long")
+        mine.append(orders(10 + number, 11 + number, **{f"c{number}": number}))
+        lake.publish(f"b{number}")
+    main.add_column("last", "double", from_sql="amount + 1")
+    copy = lake.clone_table("shop.orders", "shop.copy", copy=True)
+    rows = found(main)
+    assert rows == found(copy) == found(lake.clone_table("shop.orders", "shop.clone"))
+    assert [rows[10 + number][f"c{number}"] for number in range(8)] == [*range(8)]
+    assert {row["last"] for row in rows.values()} == {row["amount"] + 1 for row in rows.values()}
+    assert not check(lake.own_catalog(), data=True)
+
+
+@here
 def test_a_column_of_the_same_name_on_both_sides_is_a_conflict_that_names_it(lake: Lake) -> None:
     main = lake.create_table("shop.orders", ORDERS)
     branch = lake.branch("exp")

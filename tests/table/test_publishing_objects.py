@@ -144,7 +144,7 @@ def test_settings_and_names_that_both_sides_changed_are_conflicts(lake: Lake) ->
     main, mine, _ = begin(7)
     mine.append(orders(0, 1))
     main.cast_column("amount", "string")
-    refused(7, "column amount was cast or made required on main")
+    refused(7, "column amount was cast, computed again or made required on main")
 
 
 @here

@@ -23,7 +23,7 @@ from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import Fenced, InvalidInput, NotFound
 from moulin.formats import messages as pb
 from moulin.model.entities import Region, TableState
-from moulin.model.key.region import RegionSpec, changed_at, retired_up_to, with_spec
+from moulin.model.region_spec import RegionSpec, changed_at, retired_up_to, with_spec
 
 RECOVERED = "a catalog that was lost"  # the owner of regions after a recovery: their logs are looked at
 EPOCH_JUMP = 1 << 20  # added by a recovery: more claims than a lost catalog can have handed out unnoticed

@@ -13,13 +13,13 @@ from moulin.catalog.sql import schema as s
 from moulin.errors import Conflict, FailedPrecondition, InvalidInput, MoulinError, NotFound
 from moulin.model.alteration import altered
 from moulin.model.conflicts import Verdict, verdict
-from moulin.model.key.region import HISTORY, RegionSpec
-from moulin.model.key.region import PROPERTY as REGIONS
 from moulin.model.layout.partition import adopt_spec, parse_spec
 from moulin.model.layout.partition_spec import spec_to_json
 from moulin.model.layout.sort import parse_sort
 from moulin.model.layout.sort_order import sort_to_json
 from moulin.model.operations import AlterSchema, Kind, Operation, SetPartitioning, SetProperties, SetSortOrder
+from moulin.model.region_spec import HISTORY, RegionSpec
+from moulin.model.region_spec import PROPERTY as REGIONS
 from moulin.model.schema.change import SetRequired
 from moulin.model.schema.documents import schema_to_json
 from moulin.model.schema.values import Schema

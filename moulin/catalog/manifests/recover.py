@@ -33,7 +33,7 @@ from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.formats.erasure import Scrubber
 from moulin.model.entities import Region, TableState
-from moulin.model.key.region import retired_up_to
+from moulin.model.region_spec import retired_up_to
 from moulin.storage import paths
 from moulin.storage.store import Store
 

@@ -12,7 +12,6 @@ from moulin.errors import InvalidInput, NotFound
 from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts, VectorFacts
 from moulin.model.key.key import with_key
-from moulin.model.key.region import RegionSpec
 from moulin.model.layout.event_time import event_time_id
 from moulin.model.layout.partition import PartitionTuple
 from moulin.model.layout.partition_spec import (
@@ -26,6 +25,7 @@ from moulin.model.layout.partition_spec import (
 from moulin.model.layout.sort_order import SortOrder
 from moulin.model.names import check_column_name
 from moulin.model.operations import Append
+from moulin.model.region_spec import RegionSpec
 from moulin.model.schema.defaults import coerce_default
 from moulin.model.schema.schema import MAX_FIELD_ID, check_field_count, column_path
 from moulin.model.schema.types import check_storable, check_unique

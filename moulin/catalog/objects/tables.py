@@ -23,10 +23,10 @@ from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.entities import TableEntry, TableState
 from moulin.model.ids import new_id, new_snapshot_id
-from moulin.model.key.region import HISTORY
 from moulin.model.layout.partition_spec import spec_from_json, spec_to_json
 from moulin.model.layout.sort_order import sort_from_json, sort_to_json
 from moulin.model.names import check_new_name, full_name
+from moulin.model.region_spec import HISTORY
 from moulin.model.schema.documents import schema_from_json, schema_to_json
 from moulin.model.schema.values import Schema
 

@@ -4,7 +4,7 @@ Pages that a reader of the same file has decoded whole, with their checksums rig
 says that the file lies on this machine: it is known by its times, so it has not changed since.
 """
 
-# Decisions: docs/decisions/0310, docs/decisions/0151, docs/decisions/0361
+# Decisions: docs/decisions/0310, docs/decisions/0151, docs/decisions/0361, docs/decisions/0600
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from moulin.formats.segment.opened import OpenedFile
 from moulin.formats.segment.options import Range, bare_rows
 from moulin.formats.segment.page_reader import PageReader, Rows, taken
 from moulin.formats.segment.page_search import PageSearch
+from moulin.formats.segment.wide_texts import open_parquet, read_texts
 from moulin.model.columns.arrays import Integers
 
 # Pages this close together are read at once.
@@ -34,17 +35,19 @@ class Decoder:
 
     def __init__(self, source: pa.NativeFile, opened: OpenedFile, *, verify: bool, trust: bool) -> None:
         self._source, self._opened, self._verify, self._trust = source, opened, verify, trust
-        self._files: dict[tuple[bool, tuple[str, ...]], pq.ParquetFile] = {}
+        self._files: dict[tuple[bool, tuple[str, ...], bool], pq.ParquetFile] = {}
         near = _NEAR_LOCAL if isinstance(source, pa.OSFile | pa.BufferReader) else _NEAR_REMOTE
         self._pages = PageReader(opened, self._read, near=near, verify=verify, trust=trust)
         self._search = PageSearch(opened, self._read, verify=verify, trust=trust)
         self.candidates = Candidates(opened, self._read, near, trust=trust)
 
-    def ranges(self, ranges: Sequence[Range], leaves: Sequence[int], *, use_threads: bool = False) -> pa.Table:
-        """The rows of the ranges, one after the other."""
+    def ranges(
+        self, ranges: Sequence[Range], leaves: Sequence[int], *, use_threads: bool = False, wide: bool = True
+    ) -> pa.Table:
+        """The rows of the ranges, one after the other. Without `wide`, pyarrow decodes texts as it does by itself."""
         if not leaves:
             return bare_rows(sum(one.stop - one.start for one in ranges))
-        table = self._groups([one.group for one in ranges], leaves, use_threads=use_threads)
+        table = self._groups([one.group for one in ranges], leaves, use_threads=use_threads, wide=wide)
         if sum(one.stop - one.start for one in ranges) == table.num_rows:
             return table
         pieces, at = [], 0
@@ -114,29 +117,36 @@ class Decoder:
         """A column that `is_coded`, of whole row groups, as dictionaries and indexes."""
         return self._groups([one.group for one in ranges], [leaf], coded=True).column(0)
 
-    def file(self, *, verify: bool, dictionaries: tuple[str, ...] = ()) -> pq.ParquetFile:
+    def file(self, *, verify: bool, dictionaries: tuple[str, ...] = (), wide: bool = False) -> pq.ParquetFile:
         """The file as pyarrow opens it."""
-        key = (verify, dictionaries)
+        key = (verify, dictionaries, wide)
         if key not in self._files:
-            self._files[key] = pq.ParquetFile(
-                self._source,
-                metadata=self._opened.metadata,
-                page_checksum_verification=verify,
-                arrow_extensions_enabled=True,
-                coerce_int96_timestamp_unit="us",  # of adopted files: as nanoseconds, far years would wrap around
-                read_dictionary=list(dictionaries) or None,
+            self._files[key] = open_parquet(
+                self._source, metadata=self._opened.metadata, verify=verify, dictionaries=dictionaries, wide=wide
             )
         return self._files[key]
 
     def _groups(
-        self, groups: Sequence[int], leaves: Sequence[int], *, coded: bool = False, use_threads: bool = False
+        self,
+        groups: Sequence[int],
+        leaves: Sequence[int],
+        *,
+        coded: bool = False,
+        use_threads: bool = False,
+        wide: bool = True,
     ) -> pa.Table:
         """All rows of row groups."""
         parts = {(group, leaf) for group in groups for leaf in leaves}
         known = self._trust and parts <= self._opened.verified
         dictionaries = tuple(self._opened.leaves[leaf].path for leaf in leaves) if coded else ()
-        reader = self.file(verify=self._verify and not known, dictionaries=dictionaries).reader
-        table = reader.read_row_groups(list(groups), column_indices=list(leaves), use_threads=use_threads)
+
+        def read(wide: bool) -> pa.Table:
+            reader = self.file(verify=self._verify and not known, dictionaries=dictionaries, wide=wide).reader
+            return reader.read_row_groups(list(groups), column_indices=list(leaves), use_threads=use_threads)
+
+        columns = {self._opened.leaves[leaf].column for leaf in leaves}
+        kinds = [self._opened.arrow.field(column).type for column in columns]
+        table = read_texts(kinds, read) if wide and not coded else read(False)
         if table.num_rows != sum(self._opened.group_rows[group] for group in groups):
             raise ValueError(f"row groups {groups} hold {table.num_rows} rows, which is not what its footer says")
         if self._verify and self._trust:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from moulin.formats.segment.opened import OpenedFile
 from moulin.formats.segment.page_reader import write_chunk, write_footer, write_group
 from moulin.formats.segment.row_mapping import RowMapping
+from moulin.formats.segment.wide_texts import open_parquet, read_texts
 
 SmallFile = tuple[bytes, OpenedFile]
 """The bytes of a file, and its footer."""
@@ -41,14 +41,14 @@ def read_joined(files: Sequence[SmallFile], mapping: RowMapping, *, trust: bool)
         (opened, (group, leaf)) for _, opened in files for group in range(opened.map.groups) for leaf in mapping.leaves
     ]
     verified = trust and all(chunk in opened.verified for opened, chunk in chunks)
-    file = pq.ParquetFile(
-        pa.BufferReader(data),
-        page_checksum_verification=not verified,
-        arrow_extensions_enabled=True,
-    )
     index_of = {leaf: index for index, leaf in enumerate(leaves)}
     columns = [index_of[leaf] for leaf in mapping.leaves]
-    table = file.reader.read_row_groups(list(range(groups)), column_indices=columns, use_threads=False)
+
+    def read(wide: bool) -> pa.Table:
+        reader = open_parquet(pa.BufferReader(data), verify=not verified, wide=wide).reader
+        return reader.read_row_groups(list(range(groups)), column_indices=columns, use_threads=False)
+
+    table = read_texts((first.arrow.field(column).type for column in wanted), read)
     if table.num_rows != rows:
         raise ValueError(f"{len(files)} files hold {table.num_rows} rows where their footers say {rows}")
     if trust and not verified:

@@ -23,6 +23,7 @@ from moulin.model.columns.arrays import Integers
 
 _LOCATION = np.asarray([0x16, 0x15, 0x16, 0])  # what stands around the three numbers of a page's location
 _DATA_PAGE = 0
+_VALUES = 0x16  # field 5, a number, behind field 4
 
 
 class Span(NamedTuple):
@@ -150,24 +151,28 @@ class FooterMap:
         self._group_rows.append(rows)
         self._groups.append(chunks)
 
+    def _head(self, start: int, guess: bytes) -> tuple[bytes, int]:
+        """What the metadata of a column chunk at `start` has before its number of values, and where that is."""
+        footer, end = self._footer, start + len(guess)
+        if guess and footer.startswith(guess, start) and footer[end] == _VALUES:
+            return guess, end
+        walk = thrift.Walk(footer, start)
+        while walk.next() and walk.number < 5:
+            walk.skip()
+        if walk.number != 5 or footer[walk.at - 1] != _VALUES:
+            raise ValueError("a column chunk does not have its number of values behind its codec")
+        return footer[start : walk.at - 1], walk.at - 1
+
     def _walk_chunk(self, group: thrift.Walk, guess: bytes) -> Chunk:
         """The column chunk at which `group` stands; `guess` is its head, if it is that of most."""
-        walk = thrift.Walk(self._footer, group.at)
+        footer, walk = self._footer, thrift.Walk(self._footer, group.at)
         places = {4: 0, 5: 0, 6: 0, 7: 0}
         head, numbers = b"", {5: 0, 7: 0, 9: 0, 11: 0, 14: 0, 15: 0}
         while walk.next():
             if walk.number == 3:
-                start, inner = walk.at, thrift.Walk(self._footer, walk.at)
-                if guess and self._footer.startswith(guess, start):
-                    inner.at, inner.number = start + len(guess), 4
-                while inner.next():
-                    if inner.number == 5:
-                        head = self._footer[start : inner.at - 1]  # up to the number of values
-                    if inner.number in numbers:
-                        numbers[inner.number] = inner.integer()
-                    else:
-                        inner.skip()
-                walk.at = inner.at
+                start = walk.at
+                head, at = self._head(start, guess)
+                walk.at = thrift.integers(footer, at, 4, numbers)
             elif walk.number in places:
                 places[walk.number] = walk.integer()
             else:

@@ -4,13 +4,14 @@ The file has the pages and dictionaries as they are stored, checksums included, 
 pyarrow decodes and checks them as it does those of the segment.
 """
 
-# Decisions: docs/decisions/0310, docs/decisions/0314
+# Decisions: docs/decisions/0310, docs/decisions/0314, docs/decisions/0600
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from moulin.formats.segment import thrift
 from moulin.formats.segment.opened import OpenedFile
 from moulin.formats.segment.page_index import Chunk, Pages, read_pages, read_spans, values_of
+from moulin.formats.segment.wide_texts import is_text, narrowed, open_parquet
 from moulin.model.columns.arrays import Integers
 from moulin.model.rows.numbers import int64_array
 
@@ -29,6 +31,7 @@ Rows = Mapping[int, Integers]
 """Rows to read: by row group, in the order of the file, ascending numbers within it."""
 
 _MAGIC = b"PAR1"
+_WIDE_ROWS = 1 << 13  # texts of fewer are read with the other columns
 _HEADER_BYTES = 256  # a page's header with its statistics is mostly smaller
 
 
@@ -58,7 +61,7 @@ class PageReader:
         self, opened: OpenedFile, read: Callable[[int, int], bytes], *, near: int, verify: bool, trust: bool = False
     ) -> None:
         self._map, self._group_rows, self._pages = opened.map, opened.group_rows, opened.pages
-        self._names = opened.arrow.names
+        self._names, self._types = opened.arrow.names, opened.arrow.types
         self._read, self._near, self._verify, self._trust = read, near, verify, trust
 
     def columns(
@@ -109,16 +112,14 @@ class PageReader:
             rows = max(chunks[at].needed for chunks in usable.values())
             groups.append(write_group(chunks_of, rows))
         body.add([write_footer([self._map.columns[column][0] for column in usable], len(usable), groups)])
-        file = pq.ParquetFile(
-            body.reader(),
-            page_checksum_verification=self._verify,
-            arrow_extensions_enabled=True,
-            read_dictionary=[self._names[column] for column in usable if column in coded] or None,
-        )
-        return {
-            column: _chosen(file.reader.read_column(index), chunks)
-            for index, (column, chunks) in enumerate(usable.items())
-        }
+        files = _Files(body, [self._names[column] for column in usable if column in coded], verify=self._verify)
+        found = {}
+        for index, (column, chunks) in enumerate(usable.items()):
+            many = sum(part.rows for part in chunks) >= _WIDE_ROWS
+            wide = many and column not in coded and is_text(self._types[column])
+            values = narrowed(_chosen(files.read(index, wide=True), chunks)) if wide else None
+            found[column] = values if values is not None else _chosen(files.read(index, wide=False), chunks)
+        return found
 
     def _append(self, body: _Body, part: _Part) -> bytes | None:
         """Add the pages of a part to a file; returns its column chunk for the footer. None when a page does not have
@@ -149,8 +150,23 @@ class _Body:
             self._parts.append(memoryview(part))
             self.size += len(part)
 
-    def reader(self) -> pa.NativeFile:
-        return pa.BufferReader(b"".join(self._parts))
+    @cached_property
+    def whole(self) -> pa.Buffer:
+        return pa.py_buffer(b"".join(self._parts))
+
+
+class _Files:
+    """A body as pyarrow opens it: with some columns as codes, or with wide texts."""
+
+    def __init__(self, body: _Body, dictionaries: Sequence[str], *, verify: bool) -> None:
+        self._body, self._dictionaries, self._verify = body, dictionaries, verify
+        self._open: dict[bool, pq.ParquetFile] = {}
+
+    def read(self, column: int, *, wide: bool) -> pa.ChunkedArray:
+        if wide not in self._open:
+            source, dictionaries = pa.BufferReader(self._body.whole), () if wide else self._dictionaries
+            self._open[wide] = open_parquet(source, verify=self._verify, dictionaries=dictionaries, wide=wide)
+        return self._open[wide].reader.read_column(column)
 
 
 def _part(chunk: Chunk, pages: Pages, local: Integers) -> _Part:

@@ -254,7 +254,7 @@ class SegmentReader:
             return self._read_sifted(ranges, replace(read, positions=positions_of(stretches_of(ranges))))
         stored = self._stored_leaves(read)
         with self._decoding() as decoder:
-            raw = decoder.ranges(ranges, stored, use_threads=read.use_threads)
+            raw = decoder.ranges(ranges, stored, use_threads=read.use_threads, wide=read.by_pages)
         return self._finish(raw, stored, stretches_of(ranges), read)
 
     def _read_sifted(self, ranges: Sequence[Range], read: Options) -> pa.Table:

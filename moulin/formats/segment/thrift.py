@@ -52,12 +52,7 @@ def skip(data: bytes, at: int, kind: int) -> int:
         length, at = unsigned(data, at)
         return at + length
     if kind == STRUCT:
-        while head := data[at]:
-            at += 1
-            if not head >> 4:
-                _, at = unsigned(data, at)
-            at = skip(data, at, head & 15)
-        return at + 1
+        return integers(data, at, 0, _NOTHING)
     if kind in (LIST, _SET):
         count, element, at = elements(data, at)
         if element in (_TRUE, _FALSE, _BYTE):
@@ -70,6 +65,41 @@ def skip(data: bytes, at: int, kind: int) -> int:
     if kind in (_BYTE, _DOUBLE):
         return at + (1 if kind == _BYTE else 8)
     raise ValueError(f"Thrift kind {kind} is not part of a Parquet footer")
+
+
+_NOTHING: dict[int, int] = {}
+
+
+def integers(data: bytes, at: int, number: int, found: dict[int, int]) -> int:
+    """Note those numbers of the rest of a struct that `found` has keys for; returns where the struct ends.
+
+    `at` is behind field `number`. A footer has thousands of these, so everything is done in this loop.
+    """
+    while head := data[at]:
+        at += 1
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = signed(data, at)
+        kind = head & 15
+        if kind <= _FALSE:
+            continue
+        if kind > _BINARY or kind in (_BYTE, _DOUBLE):
+            at = skip(data, at, kind)
+            continue
+        byte, shift = data[at], 7
+        value = byte & 127
+        at += 1
+        while byte > 127:
+            byte = data[at]
+            value |= (byte & 127) << shift
+            shift += 7
+            at += 1
+        if kind == _BINARY:
+            at += value
+        elif number in found:
+            found[number] = value >> 1 ^ -(value & 1)
+    return at + 1
 
 
 def elements(data: bytes, at: int) -> tuple[int, int, int]:
@@ -98,6 +128,8 @@ def signed(data: bytes, at: int) -> tuple[int, int]:
 
 
 def write_unsigned(value: int) -> bytes:
+    if value < 1 << 14:
+        return bytes((value,)) if value < 128 else bytes((value & 127 | 128, value >> 7))
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)

@@ -41,7 +41,7 @@ from moulin.table.context import Context
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-_ATTEMPTS = 10
+_ATTEMPTS = 200  # a try fails when another process continued the line: of many writers, once for each version between
 LOOK_SECONDS = 10.0
 """How long the files of a projection are believed to be where they were seen."""
 _REMEMBERED = 4096

@@ -50,7 +50,7 @@ from moulin.meta.codec.page import pages
 from moulin.meta.features import is_known_index
 from moulin.meta.roles import Role
 from moulin.meta.site import Site
-from moulin.model.key.region import RegionSpec
+from moulin.model.region_spec import RegionSpec
 from moulin.table.erase.erase import erase_rows
 from moulin.table.properties import check_properties
 

@@ -24,15 +24,23 @@ def to_planes(values: Bytes, width: int, *, order: str) -> bytes:
     return np.ascontiguousarray(differences.view(np.uint8).reshape(-1, width).T).tobytes()
 
 
-def from_planes(data: bytes, width: int, *, order: str) -> npt.NDArray[Any]:
+def from_planes(data: bytes | memoryview, width: int, *, order: str) -> npt.NDArray[Any]:
     """The words of the values that `to_planes` got, in their order. REQUIRES: the bytes are whole values."""
-    planes = np.frombuffer(data, np.uint8).reshape(width, -1)
-    differences = np.ascontiguousarray(planes.T).view(f"<u{_word(width)}")
-    words = np.cumsum(differences, axis=0, dtype=differences.dtype)
-    return words.reshape(-1).astype(f"{order}u{_word(width)}")
+    word, planes = _word(width), np.frombuffer(data, np.uint8).reshape(width, -1)
+    if width == word and planes.shape[1] and not planes[1:, 1:].any():
+        words = np.empty(planes.shape[1], f"<u{word}")
+        words[0] = int.from_bytes(planes[:, 0].tobytes(), "little")
+        words[1:] = planes[0, 1:]  # as of most ids: each differs from the one before by less than a byte holds
+        np.cumsum(words, out=words)
+    else:
+        differences = np.empty((planes.shape[1], width), np.uint8)
+        for number, plane in enumerate(planes):
+            differences[:, number] = plane
+        words = np.cumsum(differences.view(f"<u{word}"), axis=0, dtype=f"<u{word}")
+    return words.reshape(-1).astype(f"{order}u{word}", copy=False)
 
 
-def integers_from_planes(data: bytes) -> Integers:
+def integers_from_planes(data: bytes | memoryview) -> Integers:
     """Signed numbers of 8 bytes."""
     return from_planes(data, 8, order="<").view(np.int64)
 

@@ -135,9 +135,9 @@ class RecordType:
             return None
         return list(map(msgspec.structs.astuple, records))
 
-    def to_arrow(self, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-        """Checked rows as a table of the schema."""
-        return self._columns.table(rows)
+    def to_arrow(self, rows: Sequence[tuple[Any, ...]], start: int = 0, stop: int | None = None) -> pa.Table:
+        """Checked rows, from `start` on and before `stop`, as a table of the schema."""
+        return self._columns.table(rows, start, len(rows) if stop is None else stop)
 
     def to_dict(self, row: tuple[Any, ...]) -> dict[str, Any]:
         """A checked row as readers get it."""
@@ -156,9 +156,10 @@ class _Columns:
         self._special = any(_is_special(kind) for kind in self._schema.types)
         self._row = None if self._special else pa.struct([pa.field(f.name, f.type) for f in self._schema])
 
-    def table(self, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-        # Python's lock is held for as long as Arrow looks at Python values.
-        parts = [rows[at : at + _AT_ONCE] for at in range(0, len(rows), _AT_ONCE)]
+    def table(self, rows: Sequence[tuple[Any, ...]], start: int, stop: int) -> pa.Table:
+        # Python's lock is held for as long as Arrow looks at Python values. Each part is copied when its turn comes:
+        # to look at a row that is not in the caches of the processor takes as long as to convert it.
+        parts = (rows[at : min(at + _AT_ONCE, stop)] for at in range(start, stop, _AT_ONCE))
         batches = [pa.RecordBatch.from_arrays(self._arrays(part), schema=self._schema) for part in parts]
         table = pa.Table.from_batches(batches, self._schema)
         return table.combine_chunks() if len(batches) > 1 else table

@@ -34,10 +34,9 @@ from moulin.pipeline.nursery.mill import NUMBERS, Milled, MillSlice, mill, store
 from moulin.pipeline.nursery.stuck import StuckStreams
 from moulin.pipeline.nursery.tries import Tries
 from moulin.pipeline.nursery.warm_up import WarmUp
-from moulin.pipeline.runner import TaskDied
 from moulin.storage import paths
 from moulin.table.commit.retry import at_once, retry
-from moulin.table.runner import LocalRunner
+from moulin.table.runner import LocalRunner, TaskDied
 from moulin.table.write.layout import Layout
 
 _log = logging.getLogger(__name__)

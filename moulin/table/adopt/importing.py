@@ -20,10 +20,10 @@ from moulin.model.entities import TableState
 from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
 from moulin.model.key.key import with_key
-from moulin.model.key.region import RegionSpec
 from moulin.model.layout.partition import PartitionTuple
 from moulin.model.layout.sort import parse_sort
 from moulin.model.names import full_name
+from moulin.model.region_spec import RegionSpec
 from moulin.model.schema.arrow_reader import columns_from_arrow
 from moulin.table.adopt.adopt import read_segments
 from moulin.table.adopt.delta import LOG, read_delta

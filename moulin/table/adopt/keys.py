@@ -15,8 +15,8 @@ from moulin.formats import deletion_vector
 from moulin.formats.key_index import search_form
 from moulin.model.facts import SegmentFacts
 from moulin.model.key.key import Key
-from moulin.model.key.region import RegionSpec
 from moulin.model.layout.partition import PartitionTuple
+from moulin.model.region_spec import RegionSpec
 from moulin.storage.store import Store
 from moulin.table.write.key_index import SegmentKeys, in_key_order, write_placed
 from moulin.table.write.layout import Layout

@@ -21,9 +21,9 @@ from moulin.model.columns import compute as pc
 from moulin.model.columns.arrays import Integers, distinct
 from moulin.model.facts import LiveSegment
 from moulin.model.key.key import Key
-from moulin.model.key.region import RegionSpec
 from moulin.model.layout.partition import PartitionTuple
 from moulin.model.merge_rules import MergeRules
+from moulin.model.region_spec import RegionSpec
 from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.model.schema.values import Schema
 from moulin.storage.store import Store

@@ -17,10 +17,11 @@ from moulin.catalog.tasks.merge_tasks import PlannedTask
 from moulin.errors import Corrupt, FailedPrecondition, MoulinError
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
+from moulin.model.filling import fillings_of
 from moulin.model.ids import new_id
-from moulin.model.key.region import RegionSpec
 from moulin.model.merge_task import MergeTask, TaskState
 from moulin.model.operations import Claim
+from moulin.model.region_spec import RegionSpec
 from moulin.model.table_settings import MERGE_SPAN, RETENTION, merge_span_ns
 from moulin.table.commit.change import CompactionChange
 from moulin.table.compact.job import commit_compaction, compact_group
@@ -147,8 +148,8 @@ def fold(context: Context, state: TableState) -> Compaction:
             done = _sum(done, one.version, one.group, one.change)
         state = context.catalog.table_by_id(state.id)
     live = proven(context.catalog, state, context.catalog.segments(state.id, state.version, with_columns=False))
-    shown = {column.field_id for column in state.schema.fields}
-    beside = [segment for segment in live if segment.facts.files and not _is_filled(segment, shown)]
+    pending = _pending(state)
+    beside = [segment for segment in live if segment.facts.files and not _is_filled(segment, pending)]
     held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in beside])
     groups = rewrite_each([segment for segment in beside if segment.facts.number not in held])
     return _Groups(context, state, owner, None, None, never, sum(group.size for group in groups), done).run(groups)
@@ -238,13 +239,13 @@ def plan(
         segments = context.catalog.segments(state.id, state.version, with_columns=False)
     live = proven(context.catalog, state, segments)
     held = context.catalog.maintenance.merge_inputs_held([segment.facts.number for segment in live])
-    shown = {column.field_id for column in state.schema.fields}
+    pending = _pending(state)
     free = [
         segment
         for segment in live
         if segment.facts.number not in held
         # Level 0 of a keyed table does not wait for a fill, which may have been given up: writers would.
-        and (not _is_filled(segment, shown) or (due_only and segment.facts.level == 0))
+        and (not _is_filled(segment, pending) or (due_only and segment.facts.level == 0))
     ]
     if state.schema.identifier_field_ids:
         regions = RegionSpec.of(state.schema, state.properties)
@@ -264,9 +265,16 @@ def plan(
     )
 
 
-def _is_filled(segment: LiveSegment, shown: AbstractSet[int]) -> bool:
-    """Whether a segment has values of a column that is not complete: a compaction would have to compute them again."""
-    return any(not shown >= set(file.fields) for file in segment.facts.files)
+def _is_filled(segment: LiveSegment, pending: AbstractSet[int]) -> bool:
+    """Whether a segment has values of a column that is not complete: a compaction would have to compute them again.
+
+    Values of a column that a publish or a restore has dropped are left out by it.
+    """
+    return any(not pending.isdisjoint(file.fields) for file in segment.facts.files)
+
+
+def _pending(state: TableState) -> AbstractSet[int]:
+    return {one.number for one in fillings_of(state.properties, state.schema).values()}
 
 
 def planned(table_id: UUID, group: Group) -> PlannedTask:

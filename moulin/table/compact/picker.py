@@ -15,10 +15,10 @@ from moulin.config import Config
 from moulin.formats.segment.reader import SegmentReader
 from moulin.model.columns import compute as pc
 from moulin.model.facts import LiveSegment
-from moulin.model.key.region import RegionSpec
 from moulin.model.layout.partition_spec import IdentityTransform
 from moulin.model.layout.size_tier import size_tier
 from moulin.model.layout.sort_order import NullOrder, SortDirection
+from moulin.model.region_spec import RegionSpec
 from moulin.model.schema.arrow import arrow_schema
 from moulin.storage.paths import parse_moved
 from moulin.storage.store import Store

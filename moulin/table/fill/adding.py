@@ -19,7 +19,7 @@ from moulin.model.schema.type_reader import to_type
 from moulin.model.schema.values import NestedField, Schema
 from moulin.model.tags import COMPUTED_PREFIX
 from moulin.table.context import Context
-from moulin.table.fill.compute import Compute, Expression, Function, Joined
+from moulin.table.fill.compute import Compute, Function, Joined, expression
 from moulin.table.fill.fill import Filler, NewColumn, begin
 from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.read.scan import Scan
@@ -34,7 +34,7 @@ def add_computed(
     """Add a column whose values an expression gives."""
     wanted = to_type(kind, f"column {name}")
     schema = _began_with(load(), [name])
-    compute = Expression.of(schema, NestedField(1, name, wanted, required=False), sql)
+    compute = expression(context, schema, NestedField(1, name, wanted, required=False), sql)
     return _add(context, load, keyed, [(name, wanted)], compute, sql)
 
 
@@ -68,7 +68,7 @@ def compute_again(
     if not wanted:
         raise InvalidInput(f"Column {name} has no expression that gives its values: pass from_sql.")
     schema = _began_with(state, [name])
-    compute = Expression.of(schema, NestedField(1, name, field.field_type, required=False), wanted)
+    compute = expression(context, schema, NestedField(1, name, field.field_type, required=False), wanted)
     begin(context, load, keyed, [(name, field.field_type)], compute.reads, wanted, again=True)
     return Filler(context, load, keyed, (name,), compute).run()
 

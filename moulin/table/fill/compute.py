@@ -1,6 +1,6 @@
 """Where the values of a fill come from: an expression, a function over batches, or rows that are joined."""
 
-# Decisions: docs/decisions/0422
+# Decisions: docs/decisions/0422, docs/decisions/0624
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import importlib
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -16,12 +16,18 @@ from moulin.errors import InvalidInput, MoulinError
 from moulin.model.assignments import Assignments, fit_column
 from moulin.model.rows.conversion import Target
 from moulin.model.schema.values import NestedField, Schema
+from moulin.table.context import Context
+from moulin.table.ports import RowExpression
 
 _NUMBER, _AT = "_moulin_number", "_moulin_at"
 
 
 class Compute(Protocol):
     """Computes columns from other columns of the same rows. It is sent to tasks."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether it works in this process alone, and is not sent to tasks."""
 
     @property
     def reads(self) -> Sequence[str]:
@@ -38,6 +44,7 @@ class Expression:
     schema: Schema
     sql: str
     reads: tuple[str, ...]
+    stays: ClassVar[bool] = False
 
     @classmethod
     def of(cls, schema: Schema, kind: NestedField, sql: str) -> Expression:
@@ -66,12 +73,40 @@ def _bound(schema: Schema, field: NestedField, sql: str) -> Assignments:
 
 
 @dataclass(frozen=True)
+class SparkExpression:
+    """An expression that our grammar lacks, which Spark evaluates; rows pass through this process."""
+
+    expression: RowExpression
+    stays: ClassVar[bool] = True
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return self.expression.reads
+
+    def over(self, rows: pa.Table, fields: Sequence[NestedField]) -> list[pa.Array]:
+        (field,) = fields
+        return [_fitting(self.expression.over(rows), field, rows.num_rows)]
+
+
+def expression(context: Context, schema: Schema, field: NestedField, sql: str) -> Expression | SparkExpression:
+    """An expression as we evaluate it, or else Spark, if it is at hand. Raises InvalidInput for what neither knows."""
+    try:
+        return Expression.of(schema, field, sql)
+    except InvalidInput:
+        spark = context.spark_at_hand()
+        if spark is None:
+            raise
+        return SparkExpression(spark.row_expression(schema, sql))
+
+
+@dataclass(frozen=True)
 class Function:
     """A function that makes of a record batch the new columns: a record batch or table, a dict, or one array."""
 
     function: Callable[[pa.RecordBatch], Any]
     reads: tuple[str, ...]
     batch_rows: int | None = None
+    stays: ClassVar[bool] = False
 
     def over(self, rows: pa.Table, fields: Sequence[NestedField]) -> list[pa.Array]:
         step = self.batch_rows or max(rows.num_rows, 1)
@@ -135,6 +170,7 @@ class Joined:
 
     rows: pa.Table
     on: tuple[str, ...]
+    stays: ClassVar[bool] = False
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -190,4 +226,4 @@ def _concat(parts: Sequence[pa.Array], field: NestedField) -> pa.Array:
     return pa.concat_arrays(parts) if parts else pa.nulls(0, _target(field).type)
 
 
-__all__ = ["Compute", "Expression", "Function", "Joined"]
+__all__ = ["Compute", "Expression", "Function", "Joined", "SparkExpression", "expression"]

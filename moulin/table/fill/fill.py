@@ -39,7 +39,7 @@ from moulin.table.fill.compute import Compute
 from moulin.table.fill.kernel import FillSlice, fill_segments
 from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.read.quarantine import refuse_quarantined
-from moulin.table.runner import Stopped, never
+from moulin.table.runner import LocalRunner, Stopped, never
 from moulin.table.write.writes import Outcome, balanced
 
 _GROUP_BYTES = 1 << 30  # of the columns that a fill reads, about
@@ -170,7 +170,8 @@ class Filler:
             for part in balanced(segments, 2 * (os.cpu_count() or 1))
             if part
         ]
-        found = self.context.runner(size).map(fill_segments, slices, stopped=self.stopped) if slices else ()
+        runner = LocalRunner() if self.compute.stays else self.context.runner(size)
+        found = runner.map(fill_segments, slices, stopped=self.stopped) if slices else ()
         return [file for part in found for file in part]
 
     def _share(self, state: TableState) -> float:

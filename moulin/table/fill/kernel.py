@@ -4,8 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from io import BytesIO
+from itertools import chain
+from typing import BinaryIO
 from uuid import UUID
 
 import numpy as np
@@ -27,6 +32,7 @@ from moulin.table.fill.compute import Compute
 from moulin.table.read.footers import open_reader
 
 _HELD_BYTES = 64 << 20  # of values that are looked through for NaN before the first is written
+_PUTS = 4  # files on their way while the next is computed
 
 
 @dataclass(frozen=True)
@@ -43,11 +49,27 @@ class FillSlice:
 
 
 def fill_segments(work: FillSlice) -> list[ColumnFile]:
-    """A column file for each segment. Commits nothing."""
-    return [_fill_segment(work, segment) for segment in work.segments]
+    """A column file for each segment. Commits nothing.
+
+    A file is put, and waits for its disk, while the next ones are computed.
+    """
+    files: list[ColumnFile] = []
+    with ThreadPoolExecutor(_PUTS, thread_name_prefix="moulin-fill") as pool:
+        waiting: deque[Future[None]] = deque()
+        for segment in work.segments:
+            file, data = _fill_segment(work, segment)
+            files.append(file)
+            if data is not None:
+                waiting.append(pool.submit(work.store.put_fresh, file.path, data))
+            if len(waiting) > _PUTS:
+                waiting.popleft().result()
+        for one in waiting:
+            one.result()
+    return files
 
 
-def _fill_segment(work: FillSlice, segment: LiveSegment) -> ColumnFile:
+def _fill_segment(work: FillSlice, segment: LiveSegment) -> tuple[ColumnFile, bytes | None]:
+    """The file of a segment, and its bytes; a large one is in the store already."""
     path = paths.column_file_path(work.table_id, new_id())
     groups = _groups(work, segment)
     held: list[pa.Table] = []
@@ -58,21 +80,32 @@ def _fill_segment(work: FillSlice, segment: LiveSegment) -> ColumnFile:
         if size > _HELD_BYTES:
             break
     else:
-        groups = iter(())
-    nans = None if size > _HELD_BYTES else frozenset[int]().union(*map(nan_fields, held))
+        nans = frozenset[int]().union(*map(nan_fields, held))
+        buffer = BytesIO()
+        return _written(work, segment, path, buffer, held, nans), buffer.getvalue()
     with work.store.writer(path) as sink:
-        writer = SegmentWriter(
-            sink,
-            schema=stored_schema(work.fields),
-            level=segment.facts.level,
-            nan_fields=nans,
-            settings=work.files,
-            positions=False,
-        )
-        for some in (held, groups):
-            for group in some:
-                writer.write_group(group)
-        written = writer.finish()
+        return _written(work, segment, path, sink, chain(held, groups), None), None
+
+
+def _written(
+    work: FillSlice,
+    segment: LiveSegment,
+    path: str,
+    sink: BinaryIO,
+    groups: Iterable[pa.Table],
+    nans: frozenset[int] | None,
+) -> ColumnFile:
+    writer = SegmentWriter(
+        sink,
+        schema=stored_schema(work.fields),
+        level=segment.facts.level,
+        nan_fields=nans,
+        settings=work.files,
+        positions=False,
+    )
+    for group in groups:
+        writer.write_group(group)
+    written = writer.finish()
     fields = tuple(field.field_id for field in work.fields)
     return ColumnFile(segment.facts.number, path, written.size, written.sha256, fields, written.columns)
 

@@ -15,7 +15,7 @@ from moulin.model.filling import Filling, fillings_of
 from moulin.model.schema.schema import find_column
 from moulin.model.schema.values import NestedField
 from moulin.table.context import Context
-from moulin.table.fill.compute import Expression
+from moulin.table.fill.compute import expression
 from moulin.table.fill.fill import WORKER, Filler
 from moulin.table.keyed.tables import keyed_table
 from moulin.table.runner import Stopped, never
@@ -55,7 +55,7 @@ def _go_on(
     context: Context, state: TableState, name: str, filling: Filling, sql: str, stopped: Callable[[], bool]
 ) -> int:
     kind = find_column(state.schema, name).field_type
-    compute = Expression.of(state.schemas[filling.schema_id], NestedField(1, name, kind, required=False), sql)
+    compute = expression(context, state.schemas[filling.schema_id], NestedField(1, name, kind, required=False), sql)
     keyed = keyed_table(context, state.id)
     return (
         Filler(context, lambda: context.catalog.table_by_id(state.id), keyed, (name,), compute, stopped).run().version

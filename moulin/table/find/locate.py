@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +20,9 @@ from moulin.sized_cache import SizedCache
 from moulin.storage.segment_source import key_index_of
 from moulin.storage.store import Store
 from moulin.table.commit.vectors import VectorCache
+
+Expect = Callable[[LiveSegment, Integers], None]
+"""Gets a segment, and ascending positions that are at most a block before those of rows that may be in it."""
 
 _NEAR = 4  # blocks this close together are read in one request
 
@@ -74,8 +77,8 @@ class KeyIndexes:
             start = stop
         return [block for block in found.values() if block is not None]
 
-    def find_one(self, segment: LiveSegment, key: bytes) -> tuple[int, int] | None:
-        """Position and stored row id (-1: it follows from the position) of a key in a segment, live or not."""
+    def find_one(self, segment: LiveSegment, key: bytes) -> int | None:
+        """The position of a key in a segment, live or not."""
         index = self.index(segment)
         if not index.may_hold_one(key):
             return None
@@ -84,9 +87,7 @@ class KeyIndexes:
             return None
         block = self.block(segment, index, number)
         at = block.find_one(key)
-        if at is None:
-            return None
-        return block.position(at), -1 if block.row_ids is None else int(block.row_ids[at])
+        return None if at is None else block.position(at)
 
     def span(self, segment: LiveSegment, low: bytes | None, high: bytes | None) -> tuple[int, int]:
         """The numbers of the keys from `low` on and before `high`; both may be the beginning of a key.
@@ -127,8 +128,20 @@ class KeyIndexes:
         block = self.block(segment, index, number)
         return block.start + block.before(key)
 
-    def find(self, segment: LiveSegment, keys: pa.Array, hashes: Any) -> tuple[Integers, Integers, Integers]:
-        """Which of the ascending `keys` are in a segment: their indexes in `keys`, positions and row ids."""
+    def find(
+        self,
+        segment: LiveSegment,
+        keys: pa.Array,
+        hashes: Any,
+        *,
+        with_ids: bool = True,
+        expect: Expect | None = None,
+    ) -> tuple[Integers, Integers, Integers]:
+        """Which of the ascending `keys` are in a segment: their indexes in `keys`, positions and row ids.
+
+        A row id is -1 if it follows from the position, and without `with_ids`. `expect` is told about where the rows
+        will be found, before it is known.
+        """
         index = self.index(segment)
         asked = np.flatnonzero(index.may_hold(hashes))
         if not len(asked):
@@ -139,16 +152,17 @@ class KeyIndexes:
         wanted = [int(number) for number in numbers[edges] if number >= 0]
         starts = [int(edge) for edge, number in zip(edges, numbers[edges], strict=True) if number >= 0]
         stops = [*starts[1:], len(numbers)]
-        hits, positions, row_ids = [_NONE], [_NONE], [_NONE]
+        if expect is not None and segment.facts.is_in_order:
+            expect(segment, index.starts_of(numbers[numbers >= 0]))
+        found, at = np.zeros(len(asked), np.bool_), np.empty(len(asked), np.int64)
+        row_ids = np.full(len(asked), -1, np.int64)
         for block, start, stop in zip(self.blocks(segment, index, wanted), starts, stops, strict=True):
-            found, at = block.find(
-                form[start:stop] if isinstance(form, np.ndarray) else form.slice(start, stop - start)
-            )
-            at = at[found]
-            hits.append(asked[start:stop][found])
-            positions.append(block.positions_at(at))
-            row_ids.append(np.full(len(at), -1, np.int64) if block.row_ids is None else block.row_ids[at])
-        return np.concatenate(hits), np.concatenate(positions), np.concatenate(row_ids)
+            part = form[start:stop] if isinstance(form, np.ndarray) else form.slice(start, stop - start)
+            found[start:stop], places = block.find(part)
+            at[start:stop] = block.positions_at(places)
+            if with_ids and (ids := block.row_ids) is not None:
+                row_ids[start:stop] = ids[places]
+        return asked[found], at[found], row_ids[found]
 
 
 _NONE: Integers = np.empty(0, np.int64)
@@ -176,9 +190,19 @@ class Located:
 
 
 def locate(
-    indexes: KeyIndexes, vectors: VectorCache, store: Store, segments: Iterable[LiveSegment], keys: pa.Array
+    indexes: KeyIndexes,
+    vectors: VectorCache,
+    store: Store,
+    segments: Iterable[LiveSegment],
+    keys: pa.Array,
+    *,
+    with_ids: bool = True,
+    expect: Expect | None = None,
 ) -> Located:
-    """The live rows of encoded keys, which ascend and are distinct. `segments` are those of one version."""
+    """The live rows of encoded keys, which ascend and are distinct. `segments` are those of one version.
+
+    Row ids are only right `with_ids`: to decode them takes as long as to find the keys.
+    """
     found: list[tuple[Integers, int, Integers, Integers]] = []
     left = len(keys)
     hashes = hash_keys(keys)
@@ -189,7 +213,8 @@ def locate(
         start, stop = bounds.within(segment)
         if start == stop:
             continue
-        hits, positions, row_ids = indexes.find(segment, keys.slice(start, stop - start), hashes[start:stop])
+        part = keys.slice(start, stop - start)
+        hits, positions, row_ids = indexes.find(segment, part, hashes[start:stop], with_ids=with_ids, expect=expect)
         live = live_mask(vectors, store, segment, positions)
         if live is not None:
             hits, positions, row_ids = hits[live], positions[live], row_ids[live]

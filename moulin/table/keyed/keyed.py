@@ -19,8 +19,8 @@ import pyarrow as pa
 from moulin.errors import Closed, Conflict, FailedPrecondition, InvalidInput, NotFound, Unavailable
 from moulin.model.entities import TableState
 from moulin.model.key.key import Key
-from moulin.model.key.region import PROPERTY as REGIONS
 from moulin.model.operations import RegionUse, SetProperties
+from moulin.model.region_spec import PROPERTY as REGIONS
 from moulin.model.rows.rows import to_batches
 from moulin.model.schema.arrow import arrow_schema
 from moulin.model.schema.values import Schema

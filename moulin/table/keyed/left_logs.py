@@ -21,7 +21,7 @@ from uuid import UUID
 from moulin.config import Config
 from moulin.errors import Corrupt, MoulinError
 from moulin.model.entities import Region, TableState
-from moulin.model.key.region import RegionSpec
+from moulin.model.region_spec import RegionSpec
 from moulin.storage import paths
 from moulin.storage.store import Store
 from moulin.table.context import Context

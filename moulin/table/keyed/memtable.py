@@ -144,6 +144,9 @@ class Memtable:
         first, last = (numbers[0], numbers[-1]) if len(numbers) else (0, 0)
         low, high = max(bisect_right(self._starts, first) - 1, 0), bisect_right(self._starts, last)
         together, starts = self._together[low:high], np.asarray(self._starts[low:high])
+        if together == [_NOTHING]:
+            made = self._to_arrow(numbers)
+            return Made(made, numbers, numbers[:0], made.nbytes)
         sizes = np.asarray([len(writes.keys) for writes in together])
         has_rows = np.asarray([writes.rows is not None for writes in together])
         among = np.searchsorted(starts, numbers, side="right") - 1
@@ -153,16 +156,16 @@ class Memtable:
         batches = [writes.rows for writes in together if writes.rows is not None]
         rows_before = np.cumsum(sizes * has_rows) - sizes * has_rows
         taken, own = _take(batches, (offsets + rows_before[among])[in_batch], arrow_schema(self.record.schema))
-        made = self.record.to_arrow(self._values(single))
+        made = self._to_arrow(single)
         rows = pa.concat_tables([taken, made]) if taken.num_rows else made
         kept = np.concatenate([numbers[in_batch], single])
         return Made(rows, kept, numbers[inside & ~has_rows[among]], own + made.nbytes)
 
-    def _values(self, numbers: Integers) -> list[tuple[Any, ...]]:
+    def _to_arrow(self, numbers: Integers) -> pa.Table:
         """The rows of writes that came one by one."""
         if len(numbers) and numbers[-1] - numbers[0] == len(numbers) - 1:
-            return self.written[numbers[0] : numbers[-1] + 1]
-        return list(map(self.written.__getitem__, numbers.tolist()))
+            return self.record.to_arrow(self.written, int(numbers[0]), int(numbers[-1]) + 1)
+        return self.record.to_arrow(list(map(self.written.__getitem__, numbers.tolist())))
 
 
 @dataclass(frozen=True, slots=True)

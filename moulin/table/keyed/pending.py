@@ -129,7 +129,7 @@ class _Part:
         keys = pa.concat_arrays(self.keys(known.writes))
         ordered = keys.take(int64_array(key_order(keys)))
         positions = dict(known.positions)
-        mark(positions, locate(context.indexes, context.vectors, context.store, segments, ordered))
+        mark(positions, locate(context.indexes, context.vectors, context.store, segments, ordered, with_ids=False))
         self._memtable.hides = Hides(segments, writes, positions)
         return positions
 

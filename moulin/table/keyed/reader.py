@@ -16,7 +16,7 @@ from uuid import UUID
 
 from moulin.model.entities import Region, TableState
 from moulin.model.key.key import Key
-from moulin.model.key.region import RegionSpec
+from moulin.model.region_spec import RegionSpec
 from moulin.table.context import Context
 from moulin.table.keyed.counters import CacheUse
 from moulin.table.keyed.left_logs import Tail, left_logs, read_tail

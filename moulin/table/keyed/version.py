@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from moulin.model.entities import TableState
 from moulin.model.facts import LiveSegment
-from moulin.model.key.region import RegionSpec
+from moulin.model.region_spec import RegionSpec
 
 
 @dataclass(frozen=True, slots=True)

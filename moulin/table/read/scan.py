@@ -41,6 +41,7 @@ from moulin.table.read.hidden import (
 from moulin.table.read.order import Order, OrderBy, parse_order
 from moulin.table.read.ordered import FirstRows, positions_by_segment, read_positions
 from moulin.table.read.quarantine import refuse_quarantined
+from moulin.table.read.turns import TURNS
 from moulin.table.read.units import UnitReader, read_ahead
 
 if TYPE_CHECKING:
@@ -271,13 +272,14 @@ class Scan:
 
     def _hold(self) -> Hold:
         """Pin the version; the plan, which comes next, finds out whether it is still kept."""
-        return self._pins.hold(self._state.id, self._state.version, check=False)
+        with TURNS:
+            return self._pins.hold(self._state.id, self._state.version, check=False)
 
     def _held(self, hold: Hold) -> Iterator[pa.Table]:
         """The rows, which `hold` protects as long as they are read."""
         with hold:
             try:
-                for table in self._tables() if self._order is None else self._sorted(self._order):
+                for table in TURNS.during(self._tables() if self._order is None else self._sorted(self._order)):
                     hold.check()
                     yield table
             except (NotFound, Lost) as error:

@@ -11,10 +11,15 @@ for a moment every now and then, and whoever waits goes on.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Iterator
 from time import monotonic, sleep
-from typing import Final
+from typing import Final, TypeVar
+
+_T = TypeVar("_T")
 
 _SPAN: Final = 0.0005  # seconds for which a thread keeps the lock while a scan may wait for it
+_SHORT: Final = 0.0002  # and while the scan is young: most are short, and then each wait counts
+_YOUNG: Final = 0.02
 _PAUSE: Final = 0.00002  # the system makes about a tenth of a millisecond of it
 
 
@@ -28,20 +33,35 @@ class Turns:
     def __init__(self) -> None:
         self.scans = 0
         self._lock, self._next = threading.Lock(), _Next()
+        self._began = 0.0  # when the first of the scans did
 
     def __enter__(self) -> None:
         with self._lock:
+            if not self.scans:
+                self._began = monotonic()
             self.scans += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self.scans -= 1
 
+    def during(self, items: Iterable[_T]) -> Iterator[_T]:
+        """The same items; making each of them is part of a scan, and what is done with it is not."""
+        iterator = iter(items)
+        while True:
+            with self:
+                try:
+                    item = next(iterator)
+                except StopIteration:
+                    return
+            yield item
+
     def give_way(self) -> None:
         """To be called before every short piece of work while `scans` is not 0."""
         if monotonic() >= self._next.pause:
             sleep(_PAUSE)
-            self._next.pause = monotonic() + _SPAN
+            now = monotonic()
+            self._next.pause = now + (_SHORT if now - self._began < _YOUNG else _SPAN)
 
 
 TURNS: Final = Turns()

@@ -318,7 +318,7 @@ def read_ahead(
                 yield _result(future)
                 held -= size
                 ahead = min(2 * ahead, _UNITS_AHEAD)
-            running.append((_pool().submit(read, unit), unit.size))
+            running.append((scan_threads().submit(read, unit), unit.size))
             held += unit.size
         while running:
             yield _result(running.popleft()[0])
@@ -335,7 +335,8 @@ def _result(future: Future[pa.Table]) -> pa.Table:
 _pools: list[ThreadPoolExecutor] = []
 
 
-def _pool() -> ThreadPoolExecutor:
+def scan_threads() -> ThreadPoolExecutor:
+    """The threads that all reads of this process share."""
     if not _pools:
         _pools.append(ThreadPoolExecutor(_CORES, thread_name_prefix="moulin-scan"))
     return _pools[0]
@@ -344,4 +345,4 @@ def _pool() -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_pools.clear)  # a child has none of the threads
 
 
-__all__ = ["Sized", "Unit", "UnitGroup", "UnitReader", "concat", "read_ahead"]
+__all__ = ["Sized", "Unit", "UnitGroup", "UnitReader", "concat", "read_ahead", "scan_threads"]

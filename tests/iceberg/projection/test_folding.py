@@ -56,6 +56,16 @@ def test_with_lag_the_column_is_left_out_until_a_compaction_folds_it(lake: Lake,
     assert all(row.get("twice") is None for row in older), "an older snapshot goes on without it"
 
 
+def test_values_of_a_column_that_a_publish_dropped_keep_no_other_one_from_engines(lake: Lake, filled: Table) -> None:
+    filled.add_column("twice", "double", from_sql="amount * 2")
+    lake.branch("exp").table(filled.name).drop_column("twice")
+    lake.publish("exp")
+    filled.add_column("thrice", "double", from_sql="amount * 3")
+    rows = seen(project(lake.context, filled.id))
+    assert len(rows) == 39
+    assert [row["thrice"] for row in rows] == [row["amount"] * 3 for row in rows]
+
+
 def test_an_older_version_is_projected_without_the_column(lake: Lake, filled: Table) -> None:
     filled.add_column("twice", "double", from_sql="amount * 2")
     unfolded = filled.version

@@ -137,6 +137,7 @@ def test_32_writers_lose_none_of_1600_appends(lake: Lake) -> None:
 
 @pytest.mark.postgres
 @pytest.mark.sample(1)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("writers", "commits"), [(4, 3), (32, 10)])
 def test_appends_through_two_servers_all_succeed(postgres_url: str, tmp_path: Path, writers: int, commits: int) -> None:
     with two_servers(postgres_url, tmp_path / "lake") as (lake, addresses):

@@ -36,3 +36,17 @@ def test_values_come_back_from_the_planes_of_the_page(data: st.DataObject, width
 def test_signed_numbers_come_back(numbers: list[int]) -> None:
     plain = np.array(numbers, np.int64)
     assert integers_from_planes(to_planes(plain.view(np.uint8), 8, order="<")).tolist() == numbers
+
+
+@given(
+    st.integers(0, 2**64 - 1),
+    st.lists(st.integers(0, 300), max_size=40),
+    st.sampled_from([1, 4, 8]),
+    st.sampled_from("<>"),
+)
+def test_numbers_that_ascend_in_small_steps_come_back(first: int, steps: list[int], width: int, order: str) -> None:
+    whole = "big" if order == ">" else "little"
+    words = [(first + sum(steps[:at])) % (1 << 8 * width) for at in range(len(steps) + 1)]
+    plain = b"".join(word.to_bytes(width, whole) for word in words)
+    made = to_planes(np.frombuffer(plain, np.uint8), width, order=order)
+    assert from_planes(made, width, order=order).tobytes() == plain

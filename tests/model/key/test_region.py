@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from moulin.errors import InvalidInput, NotFound
 from moulin.model.key.key import Key, with_key
-from moulin.model.key.region import PROPERTY, RegionSpec
+from moulin.model.region_spec import PROPERTY, RegionSpec
 from moulin.model.schema.schema import make_schema
 
 SCHEMA = with_key(

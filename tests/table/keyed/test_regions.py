@@ -16,7 +16,7 @@ from moulin.catalog.manifests.recover import recover
 from moulin.catalog.upkeep.check import check
 from moulin.errors import Conflict, FailedPrecondition, Fenced, InvalidInput
 from moulin.lake import Lake, locate
-from moulin.model.key.region import HISTORY, specs_of
+from moulin.model.region_spec import HISTORY, specs_of
 from moulin.table.keyed.left_logs import regions_in_logs
 from moulin.table.table import Table
 from tests.table.conftest import BACKENDS, SERVED, OpenLake
@@ -31,8 +31,8 @@ DIVISIONS: list[list[str]] = [
     ["area"],
     [],
     ["bucket(3, id)", "area"],
-    ["truncate(10, id)"],
-    ["area"],
+    ["id < 6", "area in ('x', 'q,r')"],
+    ["truncate(10, id)", "id * 2 - 7 > 13 and area <> 'y'"],
 ]
 Rows = dict[tuple[int, str], str]
 
@@ -228,6 +228,44 @@ def test_a_region_of_an_earlier_division_is_claimed_by_nobody(lake: Lake, people
     with pytest.raises(InvalidInput, match="has no such region"):
         catalog.region(people.id, (b"x",))
     assert not catalog.claimed_tables()
+
+
+@FOLDER
+def test_expressions_divide_keys_as_python_does(lake: Lake) -> None:
+    table = lake.create_table(
+        "shop.by_value", COLUMNS, primary_key=KEY, properties={"moulin.regions": "id - 2, area = 'x, y'"}
+    )
+    keys = [(number, area) for number in range(6) for area in ("x", "x, y")]
+    table.put_batch([row(key, "a") for key in keys])
+    table.flush()
+    regions = {region.number: region.value for region in lake.own_catalog().regions(table.id)}
+    expected = {(n - 2).to_bytes(8, "little", signed=True) + bytes([area == "x, y"]) for n, area in keys}
+    assert {b"".join(part or b"" for part in value) for value in regions.values()} == expected
+    for segment in table.scan().plan().segments:
+        one = next(
+            r for r in table.scan(columns=[*KEY, "_segment"]).to_pylist() if r["_segment"] == segment.facts.number
+        )
+        value = (one["id"] - 2).to_bytes(8, "little", signed=True) + bytes([one["area"] == "x, y"])
+        assert b"".join(part or b"" for part in regions[segment.facts.region]) == value
+
+
+@FOLDER
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("lower(area)", "Lower and upper case"),
+        ("area ilike 'x%'", "Lower and upper case"),
+        ("name = 'x'", "There is no column 'name'"),
+        ("id / 2", "a whole number, a text or a condition"),
+        ("id + 0.5", "a whole number, a text or a condition"),
+        ("1 = 1", "names no key column"),
+        ("elsewhere(id)", "cannot use the function"),
+        ("void(id)", "divides none"),
+    ],
+)
+def test_what_is_not_the_same_for_a_key_for_ever_divides_none(people: Table, text: str, reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        people.set_regions([text])
 
 
 @FOLDER

@@ -26,11 +26,11 @@ from moulin.lake import Lake
 from moulin.model.entities import TableState
 from moulin.model.ids import new_id
 from moulin.model.key.key import with_key
-from moulin.model.key.region import RegionSpec
 from moulin.model.layout.partition_spec import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from moulin.model.layout.sort import parse_sort
 from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, SortOrder
 from moulin.model.names import check_name
+from moulin.model.region_spec import RegionSpec
 from moulin.model.schema.schema import key_names, make_schema
 from moulin.model.schema.values import Schema
 from moulin.model.tags import LOCATION
