@@ -41,21 +41,23 @@ class RegionSpec:
     `spec` there is one region.
 
     Regions with numbers up to `after` are of earlier specs; -1: there was none. Values of regions of a later spec begin
-    with null, which no key column gives, and that number: so a value is that of one region, for ever.
+    with null, which no key column gives, and the version in which it took effect: so a value is that of one region, for
+    ever, even if two specs have the same `after` because no region was claimed between them.
     """
 
     schema: Schema
     spec: PartitionSpec | None
     after: int = _NEVER
     expressions: tuple[str, ...] = ()
+    version: int = 0
     _known: dict[Any, PartitionTuple] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, schema: Schema, properties: Mapping[str, str]) -> RegionSpec:
         """The spec that a table's properties name, such as "bucket(8, id)" or "area, id < 1000000"."""
-        text, after = properties.get(PROPERTY), retired_up_to(properties)
+        text, after, version = properties.get(PROPERTY), retired_up_to(properties), changed_at(properties)
         if not text:
-            return cls(schema, None, after)
+            return cls(schema, None, after, version=version)
         key = Key.of(schema)
         if key is None:
             raise InvalidInput(f"{PROPERTY} divides the keys of a table, but this one has no primary key.")
@@ -69,7 +71,7 @@ class RegionSpec:
             if one.source_id not in key.field_ids:
                 name = schema.find_column_name(one.source_id)
                 raise InvalidInput(f"Regions are divided by key columns alone, and {name} is not one: {text!r}.")
-        return cls(schema, spec, after, tuple(expressions))
+        return cls(schema, spec, after, tuple(expressions), version)
 
     @property
     def _parts(self) -> int:
@@ -77,7 +79,7 @@ class RegionSpec:
 
     @property
     def _mark(self) -> PartitionTuple:
-        return () if self.after == _NEVER else (None, self.after.to_bytes(8, "little"))
+        return () if self.after == _NEVER else (None, self.version.to_bytes(8, "little"))
 
     @property
     def sole(self) -> PartitionTuple | None:
@@ -96,7 +98,7 @@ class RegionSpec:
 
     def is_as(self, other: RegionSpec) -> bool:
         """Whether another spec divides keys into the same regions."""
-        mine, theirs = (self.spec, self.after, self.expressions), (other.spec, other.after, other.expressions)
+        mine, theirs = ((one.spec, one.after, one.expressions, one.version) for one in (self, other))
         return mine == theirs
 
     def searched(self, segments: Iterable[LiveSegment], number: int) -> list[LiveSegment]:

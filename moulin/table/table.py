@@ -424,8 +424,8 @@ class Table(TableReading, TableVersions, TableSettings):
         try:
             writer.put(row)
         except Closed:  # its region was given up for a while; once the table is closed, this raises it again
-            writer = self._put = self._writer().direct()
-            writer.put(row)
+            self._put = None
+            self._writer().put(row)
 
     def put_batch(self, data: object) -> int:
         """Insert or replace rows: a list of dicts, or Arrow in any of its forms. Returns how many there were.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -107,10 +107,15 @@ class KeyedTable(LogSettler):
 
     def _write(self, value: tuple[bytes | None, ...], change: Callable[[RegionWriter], object]) -> None:
         """Have the writer of a region change it; wait for one that was given up for a while."""
-        try:
-            change(self._writer(value))
-        except Closed:  # once the table is closed, this raises it again
-            change(self._writer(value))
+        for _ in range(_DIVIDED):
+            writer = self._writer(value)  # once the table is closed, this raises Closed
+            try:
+                change(writer)
+                return
+            except Closed:
+                if self._regions.get(value) is writer:
+                    raise
+        change(self._writer(value))
 
     def _value_of_row(self, row: Any) -> tuple[bytes | None, ...]:
         sole = self.spec.sole
@@ -210,7 +215,8 @@ class KeyedTable(LogSettler):
         waited goes to the new regions. Those are claimed once the manifest of the change is in storage, since their
         logs would mean something else without it.
         """
-        return retry(self._context.config.commit_attempts, lambda: self._divide(fields))  # a region may have come
+        attempts = self._context.config.commit_attempts  # a region may have come since they were listed
+        return retry(attempts, lambda: self._divide(fields), again=lambda error: isinstance(error, Conflict))
 
     def _divide(self, fields: str) -> int:
         with self.held() as (seen, uses):
@@ -228,10 +234,17 @@ class KeyedTable(LogSettler):
                     raise
                 raise Conflict(f"Table {seen.state.full_name} was first written just now; try again.") from error
             finally:  # whether or not it came to that, the next write of a region asks the catalog
-                with self._lock:
-                    ended, self._regions, self._sole = dict(self._regions), {}, None
-                    for writer in ended.values():
-                        writer.close()
+                self._end_held(held)
+
+    def _end_held(self, numbers: Collection[int]) -> None:
+        """Close the writers of regions that are held. Others, which came since, have rows that no segment has."""
+        with self._lock:
+            ended = {value: one for value, one in self._regions.items() if one.region.number in numbers}
+            self._regions = {value: one for value, one in self._regions.items() if value not in ended}
+            if self._sole is not None and self._sole.region.number in numbers:
+                self._sole = None
+            for writer in ended.values():
+                writer.close()
 
     def _require_published(self, version: int) -> None:
         """Wait until manifests have all up to a version: should the catalog be lost, logs need not have it."""

@@ -16,7 +16,7 @@ from moulin.catalog.manifests.recover import recover
 from moulin.catalog.upkeep.check import check
 from moulin.errors import Conflict, FailedPrecondition, Fenced, InvalidInput
 from moulin.lake import Lake, locate
-from moulin.model.region_spec import HISTORY, specs_of
+from moulin.model.region_spec import HISTORY, RegionSpec, specs_of
 from moulin.table.keyed.left_logs import regions_in_logs
 from moulin.table.table import Table
 from tests.table.conftest import BACKENDS, SERVED, OpenLake
@@ -193,6 +193,20 @@ def test_writers_go_on_while_keys_are_divided_otherwise(lake: Lake, people: Tabl
         thread.join()
     assert not failed
     require(people, {key: name for some in written for key, name in some.items()})
+
+
+@FOLDER
+def test_a_region_of_an_earlier_division_is_not_claimed_when_none_was_before(lake: Lake, people: Table) -> None:
+    """Divisions without a claim between them have the same highest number: a late claim was taken for a new region."""
+    people.set_regions(["bucket(4, id)"])
+    state = people.state()
+    earlier = RegionSpec.of(state.schema, state.properties)
+    people.set_regions(["area"])
+    with pytest.raises(InvalidInput, match="divided otherwise"):
+        lake.catalog.region(people.id, earlier.value_of((1, "x")))
+    people.put(row((1, "x"), "a"))
+    people.put(row((1, "x"), "b"))
+    require(people, {(1, "x"): "b"})
 
 
 @FOLDER
