@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from moulin.model.rows.texts import json_text
 from moulin.printable import printable_json
 
 JSON_VERSION: Final = 1
@@ -26,12 +25,12 @@ class ReaderGone(Exception):
 
 def write_document(values: Mapping[str, Any]) -> None:
     """One document, on several lines."""
-    _write(printable_json(json_text({"json_version": JSON_VERSION, **values}, indent=2)) + "\n")
+    _write(printable_json(_json({"json_version": JSON_VERSION, **values}, indent=2)) + "\n")
 
 
 def write_event(values: Mapping[str, Any]) -> None:
     """One document on a line of its own, written at once."""
-    _write(printable_json(json_text({"json_version": JSON_VERSION, **values})) + "\n")
+    _write(printable_json(_json({"json_version": JSON_VERSION, **values})) + "\n")
     flush()
 
 
@@ -51,9 +50,15 @@ def write_list(rows: Iterable[Mapping[str, Any]]) -> None:
 def _write_list(rows: Iterable[Mapping[str, Any]]) -> None:
     opened = False
     for row in rows:
-        _write((",\n  " if opened else "[\n  ") + printable_json(json_text(row)))
+        _write((",\n  " if opened else "[\n  ") + printable_json(_json(row)))
         opened = True
     _write("\n]" if opened else "[]")
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    from moulin.model.rows.texts import json_text  # here: help loads no part of a lake
+
+    return json_text(value, indent)
 
 
 def _write(text: str) -> None:

@@ -21,8 +21,6 @@ from moulin.model.key.key import Key
 from moulin.model.layout.partition import PartitionTuple, parse_spec
 from moulin.model.layout.partition_spec import PartitionSpec, VoidTransform
 from moulin.model.schema.values import NestedField, Schema
-from moulin.model.where import parse_term, parse_where
-from moulin.model.where.formula import Formula
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -224,6 +222,9 @@ def _expression(text: str, key: tuple[NestedField, ...]) -> pc.Expression:
     The same key must be in the same region for ever: what depends on tables of letters, or on how floats are rounded,
     is refused.
     """
+    from moulin.model.where import parse_term, parse_where  # here: opening a lake loads no Arrow
+    from moulin.model.where.formula import Formula
+
     if _BY_CASE.search(_TEXTS.sub("", text)):
         raise InvalidInput("Lower and upper case are not the same in all releases, so they divide no keys.")
     schema = Schema(*key)

@@ -460,7 +460,7 @@ def test_a_merge_refuses_wrong_rules_and_values(lake: Lake, plain: Table, orders
         ({"when_matched_set": {"vv": "'x'"}}, "Did you mean"),
         ({"when_matched_set": {"v": 5}}, "as text"),
         ({"when_matched_set": {"n": "target.m"}}, "no column 'target.m'"),
-        ({"when_matched_set": {"n": "'many'"}}, "no value of type int"),
+        ({"when_matched_set": {"n": "'many'"}}, "not a value of type int"),
         ({"when_matched_set": {"n": "target.v"}}, "Column n"),
         ({"when_matched_if": "v = 'a'"}, "source.x and target.x"),
         ({"when_matched": "delete", "when_matched_delete_if": "true"}, 'needs when_matched="update"'),
@@ -470,7 +470,7 @@ def test_a_merge_refuses_wrong_rules_and_values(lake: Lake, plain: Table, orders
         ({"when_not_matched_if": "target.n > 1"}, "when_not_matched_if: .*Name columns as source.x[.]"),
         ({"when_not_matched_set": {"v": "target.v"}}, "when_not_matched_set of v"),
         ({"when_not_matched_set": {"id": "source.id"}}, "part of the key"),
-        ({"when_not_matched_set": {"n": "'many'"}}, "when_not_matched_set of n: .*no value of type int"),
+        ({"when_not_matched_set": {"n": "'many'"}}, "when_not_matched_set of n: .*not a value of type int"),
     ]
     for options, message in wrong:
         with pytest.raises(InvalidInput, match=message):
