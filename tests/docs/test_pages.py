@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_the_page_of_python_has_every_exported_name() -> None:
     assert {one for one in moulin.__all__ if not re.search(rf"^::: moulin\S*\.{one}$", text, re.MULTILINE)} == set()
 
 
-def test_alerts_are_rules_about_metrics_that_there_are() -> None:
+def test_alerts_are_rules_about_metrics_that_there_are(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "howto" / "monitor.md").read_text(encoding="utf-8")
     block = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)
     assert block is not None
@@ -82,6 +83,9 @@ def test_alerts_are_rules_about_metrics_that_there_are() -> None:
     assert len(rules) >= 4
     exported = set(re.findall(r"`(moulin_\w+)`", (reference.REFERENCE / "metrics.md").read_text(encoding="utf-8")))
     assert {one for rule in rules for one in re.findall(r"moulin_\w+", rule["expr"])} <= exported
+    if (promtool := shutil.which("promtool")) is not None:
+        (tmp_path / "rules.yaml").write_text(block[1], encoding="utf-8")
+        subprocess.run([promtool, "check", "rules", tmp_path / "rules.yaml"], check=True, capture_output=True)
 
 
 _EXTRA_OF = {"duckdb": "duckdb", "polars": "polars", "pyspark": "spark", "opentelemetry": "opentelemetry-sdk"}
