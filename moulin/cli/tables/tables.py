@@ -260,7 +260,8 @@ def clone(
 ) -> None:
     """Make a table of the rows that another one has, without copying its files."""
     with open_lake(context) as lake:
-        made = lake.clone_table(source, name, at=_moment_of(at), copy=copy)
+        with progress(f"Cloning {source}", quiet=as_json, lake=lake):
+            made = lake.clone_table(source, name, at=_moment_of(at), copy=copy)
         say(f"Table {name} is a clone of {source}.", as_json, table=name, version=made.state().version)
 
 
