@@ -187,8 +187,8 @@ def _command(name: str, command: Any, depth: int) -> str:
         if one.name == "help" or getattr(one, "hidden", False):
             continue
         is_option = one.param_type_name == "option"
-        shown = ", ".join([*one.opts, *one.secondary_opts]) if is_option else (one.name or "").upper()
-        rows += f"| `{shown}` | {_line(getattr(one, 'help', '') or '')} |\n"
+        shown = ", ".join([*one.opts, *one.secondary_opts]) if is_option else one.metavar or (one.name or "").upper()
+        rows += f"| `{_line(shown)}` | {_line(getattr(one, 'help', '') or '')} |\n"
     if rows:
         text += f"\n| | |\n|---|---|\n{rows}"
     if lines := examples_in(command.epilog):
