@@ -105,7 +105,8 @@ def main() -> None:
 def _usage(error: Any) -> str:
     """What is wrong with a command line, and whose help to ask for."""
     path = getattr(getattr(error, "ctx", None), "command_path", None) or "moulin"
-    return f"{error.format_message().rstrip('.')}. Try `{path} --help`."
+    message = error.format_message().rstrip(".")
+    return f"{message}{'' if message.endswith('?') else '.'} Try `{path} --help`."
 
 
 def _start_quickly() -> None:
