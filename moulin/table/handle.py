@@ -24,8 +24,8 @@ from moulin.table.write.writes import Outcome
 class TableHandle:
     """What every part of `Table` builds on. Holds no state of the table but its id.
 
-    One that is `read_only` shows the version it was opened at until `refresh`; `follow` makes the catalog look for
-    newer ones, where it does not see them by itself.
+    A `read_only` table shows the version at which it was opened until `refresh`; `follow` makes the catalog look for
+    newer versions, if it does not see them by itself.
     """
 
     def __init__(

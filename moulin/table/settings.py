@@ -44,7 +44,7 @@ class TableSettings(TableHandle):
         doc: str | None = None,
         from_sql: str | None = None,
     ) -> Outcome:
-        """Add a column; rows that lack it, old and new, read as `default`.
+        """Add a column; rows without a value, old and new, read as `default`.
 
         With `from_sql`, an expression over the other columns, all existing rows get their value. It is in the grammar
         of `update` or, where Spark is at hand, any of Spark's over single rows. Only the new column is written, in
@@ -126,7 +126,7 @@ class TableSettings(TableHandle):
         return compute_again(self._context, self._writable, self._keyed(), name, from_sql, unreported=unreported)
 
     def rename_column(self, name: str, new_name: str) -> Outcome:
-        """Give a column another name. No row is written.
+        """Rename a column. No rows are rewritten.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.rename_column("customer", "buyer")

@@ -1,6 +1,6 @@
-"""Files that were taken at the word of an engine's manifest, read after the commit and compared with it.
+"""Verifies files of engines after the commit, by comparing them with the engine's manifest.
 
-What proves wrong is put into quarantine: a property of the table names its segment and says why, and reads refuse.
+Wrong files are quarantined: a table property names the segment and the reason, and reads raise an error.
 """
 
 # Decisions: docs/decisions/0492
@@ -32,16 +32,16 @@ from moulin.table.read.quarantine import is_unread
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was found: how many files were read, and what is wrong, by path."""
+    """The result: the number of files read, and the problems by path."""
 
     files: int = 0
     problems: Mapping[str, str] = field(default_factory=dict)
 
 
 def verify(context: Context, state: TableState) -> Verification:
-    """Read the live files of a table that nobody has read yet; what proves wrong goes into quarantine, in one commit.
+    """Read the live files of a table that are not verified yet; quarantine wrong ones, in one commit.
 
-    Files that are in quarantine and live are named again.
+    Live files already in quarantine are reported again.
     """
     waiting = list(_unread(context, state)) if VERIFIED in state.properties else []
     wrong = quarantined(state.properties)
@@ -69,7 +69,7 @@ def _unread(context: Context, state: TableState) -> Iterator[LiveSegment]:
 
 
 def _problem(context: Context, state: TableState, segment: LiveSegment) -> str | None:
-    """How a file differs from what its manifest said; None when it does not."""
+    """How a file differs from its manifest; None if it does not."""
     facts, schema = segment.facts, state.schemas[segment.facts.schema_id]
     try:
         with SegmentReader(open_rows(context.store, facts), schema, name=facts.path, facts=facts) as reader:
@@ -81,19 +81,19 @@ def _problem(context: Context, state: TableState, segment: LiveSegment) -> str |
 
 def _differs(context: Context, state: TableState, facts: SegmentFacts, schema: Schema, rows: pa.Table) -> str | None:
     if rows.num_rows != facts.rows:
-        return f"it has {rows.num_rows} rows, and not {facts.rows}"
+        return f"it has {rows.num_rows} rows, not {facts.rows}"
     for column in schema.fields:
         if column.required and rows[column.name].null_count:
-            return f"its column {column.name} is required, and has nulls"
+            return f"its required column {column.name} has nulls"
     spec = state.specs[facts.spec_id]
     for values, _ in split_by_partition(rows, spec, schema):
         if values != facts.partition:
             found, said = (format_partition(spec, schema, one) for one in (values, facts.partition))
-            return f"it has rows of partition {found}, and not of {said} alone"
+            return f"it has rows of partition {found}, not only of {said}"
     known = {one.field_id: one for one in _own_facts(context, facts, schema)}
     for one in facts.columns:
         if (own := known.get(one.field_id)) is not None and (what := _narrower(one, own, schema)) is not None:
-            return f"{what} of its column {schema.find_column_name(one.field_id)} is not what its manifest said"
+            return f"{what} of its column {schema.find_column_name(one.field_id)} differs from its manifest"
     return None
 
 
@@ -107,7 +107,7 @@ def _own_facts(context: Context, facts: SegmentFacts, schema: Schema) -> tuple[C
 
 
 def _narrower(said: ColumnFacts, own: ColumnFacts, schema: Schema) -> str | None:
-    """Which fact of a column would make readers leave out rows that are there."""
+    """Which statistic of a column would make readers skip existing rows."""
     kind = schema.find_type(said.field_id)
     assert isinstance(kind, PrimitiveType)
     if said.nulls != own.nulls or said.values != own.values:
@@ -123,7 +123,7 @@ def _narrower(said: ColumnFacts, own: ColumnFacts, schema: Schema) -> str | None
 
 
 def _is_cut(given: bytes, true: bytes) -> bool:
-    """Whether one bound is the other cut short, or grown in its last byte: truncation does that, and is right."""
+    """Whether one bound is a truncation of the other, or increased in its last byte, as truncation of bounds does."""
     shared = min(len(given), len(true))
     return len(given) != len(true) and given[: shared - 1] == true[: shared - 1]
 

@@ -170,7 +170,7 @@ def test_main_has_nothing_to_compare_with_and_a_branch_is_published_from_main(la
     branch = lake.branch("exp")
     with pytest.raises(FailedPrecondition, match="open_branch"):
         lake.diff()
-    with pytest.raises(FailedPrecondition, match="from main"):
+    with pytest.raises(FailedPrecondition, match="from the main lake"):
         branch.publish("exp")
     with pytest.raises(NotFound):
         lake.publish("none")

@@ -64,7 +64,7 @@ def test_tasks_are_listed_shown_released_and_deleted(run: Run, lake: Lake, addre
 
     assert run("task", "release", id_of_it, "--json", lake=address).json()["released"] is True
     assert run("task", "show", id_of_it, "--json", lake=address).json()["state"] == "waiting"
-    assert "free already" in run("task", "release", id_of_it, lake=address).out
+    assert "already free" in run("task", "release", id_of_it, lake=address).out
     assert run("task", "delete", id_of_it, "--json", lake=address).json()["deleted"] is True
     assert len(run("task", "list", "--json", lake=address).json()) == 1
 

@@ -390,7 +390,7 @@ def test_a_key_that_a_merge_deletes_may_be_inserted_again(lake: Lake, regions: d
 
 
 def test_options_of_a_merge_by_key_do_not_go_with_on(orders: Table) -> None:
-    with pytest.raises(InvalidInput, match="leave the options"):
+    with pytest.raises(InvalidInput, match="remove the options"):
         orders.merge([], on="t.id = s.id", when_matched="delete")  # type: ignore[call-overload]
 
 
