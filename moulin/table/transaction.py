@@ -158,7 +158,7 @@ class TransactionTable:
         self._alter(WidenColumn(name, to_type(type, f"column {name}")))
 
     def set_properties(self, properties: Mapping[str, Any], *, remove: Sequence[str] = ()) -> None:
-        """Set properties, and remove those named in `remove`."""
+        """Set properties, and remove those in `remove`."""
         self._transaction._require_open()
         self._staged.set_properties(SetProperties(check_properties(properties), tuple(remove)))
 
