@@ -536,7 +536,7 @@ class Catalog:
         Clean-up leaves files under them alone, unless they are for `inline` segments, which have none.
         """
         if count > MAX_RESERVED:
-            raise InvalidInput(f"At most {MAX_RESERVED} segment numbers are handed out at once, not {count}.")
+            raise InvalidInput(f"At most {MAX_RESERVED} segment numbers can be reserved at once, not {count}.")
         return self.pool.reserve("segment", count, noted=not inline)
 
     def commit(
@@ -601,7 +601,7 @@ class Catalog:
             if not draft.is_saved:
                 raise
             raise Unavailable(
-                f"The outcome of the change is unknown: it was made in a catalog that does not count. {error.message}"
+                f"The outcome of the change is unknown: it was committed to an outdated catalog. {error.message}"
             ) from error
         if draft.longest_chain > self.config.manifest_deltas:
             self.publisher.write_full_if_due(table_ids)
@@ -692,7 +692,7 @@ def own_catalog(backend: object) -> Catalog:
     """
     if local_catalog(backend) is None:
         raise FailedPrecondition(
-            "This works on the catalog itself, not through a server: open the lake by its folder or database."
+            "This needs direct access to the catalog: open the lake by its folder or database, not through a server."
         )
     return cast(Catalog, backend)
 

@@ -30,10 +30,10 @@ def read_marker(store: Store) -> dict[str, object] | None:
         found = int(marker["format"])
         UUID(marker["uuid"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise Corrupt(f"{paths.marker()} in {store.uri} is not a lake's marker.") from None
+        raise Corrupt(f"{paths.marker()} in {store.uri} is not the marker of a lake.") from None
     if found > s.FORMAT:
         raise Unsupported(
-            f"The lake in {store.uri} has format {found}; this version knows up to {s.FORMAT}. Upgrade moulin."
+            f"The lake in {store.uri} has format {found}; this release supports up to {s.FORMAT}: upgrade moulin."
         )
     return dict(marker)
 
@@ -72,12 +72,12 @@ def identify(pool: Pool, store: Store, marker: Mapping[str, object] | None) -> U
             return lake_uuid
     if row.format > s.FORMAT:
         raise Unsupported(
-            f"The catalog has lake format {row.format}; this version knows up to {s.FORMAT}. Upgrade moulin."
+            f"The catalog has lake format {row.format}; this release supports up to {s.FORMAT}: upgrade moulin."
         )
     if marker is not None and str(row.uuid) != marker["uuid"]:
         raise FailedPrecondition(f"The catalog and {store.uri} belong to different lakes; check both addresses.")
     if marker is None and row.storage != store.uri:
-        raise FailedPrecondition(f"The catalog belongs to the lake in {row.storage}, and {store.uri} holds none.")
+        raise FailedPrecondition(f"The catalog belongs to the lake in {row.storage}, but {store.uri} contains no lake.")
     if row.incarnation < 0:
         raise Fenced(GIVEN_UP)
     pool.incarnation = row.incarnation

@@ -174,7 +174,7 @@ class IngestCatalog:
         `digest` stands for the request, where the facts of the segments differ from one try to the next.
         """
         if not registrations:
-            raise InvalidInput("A registration brings at least one segment.")
+            raise InvalidInput("A registration needs at least one segment.")
         key = nursery.request_key(request_id)
         asked = nursery.digest(table_id, tuple(registrations), tuple(idle)) if digest is None else digest
         moves = [*(advance for registration in registrations for advance in registration.advances), *idle]
@@ -253,7 +253,7 @@ class IngestCatalog:
         row = tables.find_by_id(write.connection, table_id, dropped_after=write.now)
         if tables.load(write.connection, row).schema.identifier_field_ids:
             raise FailedPrecondition(
-                f"Table {full_name(row.database, row.name)} has a key; only event tables take streams."
+                f"Table {full_name(row.database, row.name)} has a primary key; only event tables can receive streams."
             )
 
     def _result(

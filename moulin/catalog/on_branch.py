@@ -106,4 +106,4 @@ class _NoTokens:
         self.snapshot = whole.ingest.snapshot
 
     def __getattr__(self, name: str) -> Any:
-        raise Unsupported("Ingest tokens belong to main: records that collectors send do not go to branches.")
+        raise Unsupported("Ingest tokens can only be used on main: collectors cannot send records to branches.")

@@ -55,7 +55,8 @@ class _ReplicaPool(Pool):
     def unordered(self, *, durable: bool = True) -> Iterator[sa.Connection]:
         if not getattr(self._filling, "now", False):
             raise FailedPrecondition(
-                f"The lake in {self._uri} was opened read-only, from its manifests: make changes through its catalog."
+                f"The lake in {self._uri} was opened read-only, from its manifests: open it by the address of its "
+                f"catalog to make changes."
             )
         with super().unordered(durable=False) as connection:
             yield connection
@@ -94,7 +95,7 @@ class ReplicaCatalog(Catalog):
         """The catalog of the lake in `store`, at the last complete version that was published."""
         marker = read_marker(store)
         if marker is None:
-            raise NotFound(f"{store.uri} holds no lake: there is no {paths.marker()}.")
+            raise NotFound(f"{store.uri} contains no lake: {paths.marker()} does not exist.")
         folder = tempfile.mkdtemp(prefix="moulin-replica-")
         try:
             pool = _ReplicaPool(f"{folder}/catalog.sqlite", config, store.uri)
@@ -197,7 +198,7 @@ class ReplicaCatalog(Catalog):
             connection.execute(table.delete())
         highest, _ = fill(self.pool, connection, index, line, lambda done, total: None)
         if line.version < shown:
-            raise NotFound(f"Version {shown} was shown already, and the manifests found lead to {line.version} only.")
+            raise NotFound(f"Version {shown} was already shown, but the manifests lead only to version {line.version}.")
         state = line.lake.state
         values = {"uuid": self.uuid, "format": s.FORMAT, "storage": self.store.uri, "created_at": state.created_at}
         connection.execute(s.lake.insert().values(id=1, incarnation=line.lake.incarnation, **values))

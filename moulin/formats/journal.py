@@ -313,7 +313,7 @@ def _read_header(data: bytes, source: str) -> _Header:
     if (found := zlib.crc32(memoryview(data)[: size - _CRC.size])) != expected:
         raise _damaged(source, f"the header has CRC32 {found:08x} where {expected:08x} is stored")
     if version != FORMAT:
-        raise Unsupported(f"{source} has format {version}, and this version reads format {FORMAT}: upgrade Moulin.")
+        raise Unsupported(f"{source} has format {version}, but this release reads format {FORMAT}: upgrade Moulin.")
     at = _FIXED.size
     if size != at + 8 * outputs + _ENTRY.itemsize * entries + _CHUNK.itemsize * chunks + _CRC.size:
         raise _damaged(source, f"{outputs} outputs, {entries} entries and {chunks} chunks do not make {size} bytes")

@@ -180,7 +180,7 @@ class LogEntry:
 
     def _check_count(self, found: int) -> None:
         if found != self.count:
-            raise Corrupt(f"{self.source} holds {found} rows, but says {self.count}: restore the log.")
+            raise Corrupt(f"{self.source} has {found} rows, but its header says {self.count}: restore the log.")
 
 
 def decode(payload: bytes, *, source: str = "The log entry") -> LogEntry:

@@ -79,7 +79,7 @@ def read_filling(key: str, text: str) -> Filling:
             raise ValueError
         return Filling(placeholder, number, type_of(document["type"]), schema_id, reads, sql, again)
     except (ValueError, LookupError, TypeError, AttributeError):
-        raise InvalidInput(f"Property {key!r} does not describe a pending column.") from None
+        raise InvalidInput(f"Property {key!r} is not a valid description of a pending column.") from None
 
 
 def unwritable(properties: Mapping[str, str], schema: Schema) -> dict[str, Filling]:

@@ -76,9 +76,9 @@ class Ref:
 def check_ref_name(name: object) -> str:
     """A name that a version may get."""
     if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST or not name.isprintable():
-        raise InvalidInput(f"A tag's name is printable text of at most {_LONGEST} characters, not {name!r}.")
+        raise InvalidInput(f"A tag's name must be printable text of at most {_LONGEST} characters, not {name!r}.")
     if name == MAIN:
-        raise InvalidInput(f"{MAIN!r} is the name of the newest version; choose another one.")
+        raise InvalidInput(f"{MAIN!r} is the name of the newest version: choose another one.")
     return name
 
 
@@ -139,9 +139,9 @@ def read_ref(key: str, text: str) -> Ref:
         document = json.loads(text)
         version, kind = document.pop("version"), document.pop("type")
     except (ValueError, LookupError, AttributeError, TypeError):
-        raise InvalidInput(f"Property {key!r} holds no named version.") from None
+        raise InvalidInput(f"Property {key!r} is not a valid tag.") from None
     if not isinstance(version, int) or isinstance(version, bool) or kind not in (TAG, BRANCH):
-        raise InvalidInput(f"Property {key!r} holds no named version.")
+        raise InvalidInput(f"Property {key!r} is not a valid tag.")
     return Ref(name, version, kind, document)
 
 

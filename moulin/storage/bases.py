@@ -92,17 +92,19 @@ class BasesStore(Store):
             return self.own, path
         found = paths.parse_base_path(paths.checked(path))
         if found is None:
-            raise InvalidInput(f"{path[:200]!r} is not the address of a file below a base path.")
+            raise InvalidInput(f"{path[:200]!r} is not the address of a file in a base path.")
         base_id, rest = found
         if base_id not in self._known:
             self.known()
         base = self._known.get(base_id)
         if base is None:
-            raise Corrupt(f"{path} lies below a base path that the lake does not have: run `moulin check`.")
+            raise Corrupt(f"{path} is below an unknown base path: run `moulin check`.")
         try:
             return self.open_base(base), rest
         except NotFound as error:
-            raise Corrupt(f"The base path {base.name!r} is gone, and {path} with it: {error.message}") from error
+            raise Corrupt(
+                f"The base path {base.name!r} does not exist, so {path} cannot be read: {error.message}"
+            ) from error
 
     @property
     def is_local(self) -> bool:
@@ -192,7 +194,7 @@ class BasesStore(Store):
 
     def _writable(self, path: str) -> tuple[Store, str]:
         if path.startswith(_PREFIX) and paths.is_adopted(path):
-            raise FailedPrecondition(f"{path} belongs to somebody else: the lake never changes it.")
+            raise FailedPrecondition(f"{path} is an adopted file: the lake never changes it.")
         return self._of(path)
 
 

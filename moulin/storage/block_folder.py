@@ -179,7 +179,7 @@ class BlockFolder:
     def _warn(self, error: OSError) -> None:
         if not self._warned:
             self._warned = True
-            log.warning("The cache in %s does not work (%s); reads go on without it.", self.folder, error.strerror)
+            log.warning("The cache in %s does not work (%s); reads continue without it.", self.folder, error.strerror)
 
 
 def _checksum(name: str, number: int, object_size: int, data: bytes | memoryview) -> int:

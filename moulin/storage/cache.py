@@ -128,8 +128,8 @@ class CachedStore(Store):
         for start, length in ranges:
             if start + length > size and length:
                 raise Corrupt(
-                    f"{self._name(path)} has {size} bytes, and not the {length} from {start} on: it is cut short. "
-                    "Restore it."
+                    f"{self._name(path)} has {size} bytes, and not the {length} from {start} on: it is truncated. "
+                    f"Restore it."
                 )
         wanted = {b for start, length in ranges if length for b in _numbers(start, length)}
         blocks = self._collect(path, size, sorted(wanted))
@@ -237,7 +237,7 @@ class CachedStore(Store):
                     del self._flights[key]
             for _, flight in flights:
                 if not flight.done():
-                    flight.set_exception(MoulinError("The reader that was waited for failed."))
+                    flight.set_exception(MoulinError("A concurrent read of the same block failed."))
 
     def _take(self, path: str, data: bytes) -> _Opened:
         """Keep an object that was read whole."""

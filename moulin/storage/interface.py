@@ -159,7 +159,7 @@ class Store(ABC):
         finally:
             self.delete([probe])
         if not honoured:
-            raise FailedPrecondition(f"{self.uri} overwrites objects that put-if-absent must keep: use another store.")
+            raise FailedPrecondition(f"{self.uri} does not support put-if-absent: use another store.")
 
 
 def checked_prefix(prefix: str) -> str:
@@ -171,7 +171,7 @@ def checked_prefix(prefix: str) -> str:
 def checked_ranges(ranges: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
     for start, length in ranges:
         if start < 0 or length < 0 or start + length > paths.MAX_NUMBER:
-            raise InvalidInput(f"No object has {length} bytes from {start} on: a range lies between 0 and 2**63.")
+            raise InvalidInput(f"No object has {length} bytes from {start} on: a range must be between 0 and 2**63.")
     return ranges
 
 
@@ -179,7 +179,7 @@ def complete(name: str, start: int, length: int, data: bytes) -> bytes:
     """`data` if it is all of the range that was asked for."""
     if len(data) != length:
         raise Corrupt(
-            f"{name} has only {len(data)} of the {length} bytes from {start} on: it is cut short. Restore it."
+            f"{name} has only {len(data)} of the {length} bytes from {start} on: it is truncated. Restore it."
         )
     return data
 
@@ -188,8 +188,8 @@ def checked_etag(name: str, found: str | None, recorded: str) -> None:
     """Refuse an object that is not the one that had the ETag `recorded`. Stores spell the same one in several ways."""
     if recorded and found and _plain(found) != _plain(recorded):
         raise Corrupt(
-            f"{name} was changed: its ETag is {found[:100]}, not {recorded}. Put the object back; if its bytes are as "
-            "they were, set check_etags to 'off'."
+            f"{name} was changed: its ETag is {found[:100]}, not {recorded}. Restore the object; if its content did "
+            f"not change, set check_etags to 'off'."
         )
 
 

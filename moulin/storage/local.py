@@ -247,7 +247,7 @@ def _reading(file: str) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise NotFound(f"There is no file {file}.") from error
+        raise NotFound(f"File {file} does not exist.") from error
     except OSError as error:
         raise _failure(error, f"{file} cannot be read", "check its permissions") from error
 
@@ -262,7 +262,7 @@ def _writing(file: str) -> Iterator[None]:
 
 def _failure(error: OSError, what: str, remedy: str) -> MoulinError:
     if error.errno in _TRANSIENT:
-        return Unavailable(f"{what} ({error.strerror}): make room or mend the disk, then retry.")
+        return Unavailable(f"{what} ({error.strerror}): free space or repair the disk, then retry.")
     return FailedPrecondition(f"{what} ({error.strerror}): {remedy}.")
 
 
@@ -274,7 +274,7 @@ def _link(temporary: str, target: str) -> None:
         if os.path.samefile(temporary, target):  # a server of files lost its answer, and was asked again
             return
         _sync_folder(os.path.dirname(target))  # the winner may not have got that far, and the loser builds on its file
-        raise AlreadyExists(f"The file {target} exists already.") from None
+        raise AlreadyExists(f"File {target} already exists.") from None
     except OSError as error:
         if error.errno in _NO_HARD_LINKS:
             raise FailedPrecondition(

@@ -488,7 +488,7 @@ def _checked_number(number: int, what: str) -> int:
 
 def _checked_uuid(value: UUID) -> UUID:
     if not isinstance(value, UUID):
-        raise InvalidInput(f"A file of a lake is named by a UUID, not {value!r}.")
+        raise InvalidInput(f"The name of a file of a lake must be a UUID, not {value!r}.")
     return value
 
 

@@ -19,7 +19,7 @@ class ReadOnlyStore(TableStore):
 
     def _missing(self, path: str) -> MoulinError:
         return FailedPrecondition(
-            f"{path} was cleaned up since this replica last looked: call refresh() and read the newer version."
+            f"{path} was cleaned up since the last refresh: call refresh() and read the newer version."
         )
 
     def put(self, path: str, data: bytes) -> None:
@@ -45,4 +45,4 @@ class ReadOnlyStore(TableStore):
         raise self._refused(prefix)
 
     def _refused(self, path: str) -> FailedPrecondition:
-        return FailedPrecondition(f"{self.uri} was opened read-only, so {path} cannot be changed: write elsewhere.")
+        return FailedPrecondition(f"{self.uri} was opened read-only, so {path} cannot be changed.")

@@ -120,8 +120,8 @@ class Sts:
         text = json.dumps({"Version": "2012-10-17", "Statement": statements}, separators=(",", ":"))
         if len(text) > _LARGEST_POLICY:
             raise Unavailable(
-                "The table's files lie in more folders than credentials can name: compact the table, or let engines "
-                "bring their own."
+                "The table's files are in more folders than credentials can cover: compact the table, or let engines "
+                "use their own credentials."
             )
         return text
 
@@ -135,9 +135,7 @@ class Sts:
         names = ("access_key_id", "secret_access_key", "session_token")
         found = [self._options.get(name) or os.environ.get(f"AWS_{name.upper()}", "") for name in names]
         if not found[0] or not found[1]:
-            raise InvalidInput(
-                "Lending credentials takes access_key_id and secret_access_key among the storage options."
-            )
+            raise InvalidInput("Vending credentials needs access_key_id and secret_access_key in the storage options.")
         return found[0], found[1], found[2]
 
     def _host(self) -> str:
@@ -196,9 +194,9 @@ def sts_of(uri: str, options: Mapping[str, str]) -> Sts | None:
     if not given:
         return None
     if not uri.startswith(("s3://", "s3a://")):
-        raise InvalidInput(f"Only S3 takes the storage option {given[0]}.")
+        raise InvalidInput(f"Only S3 supports the storage option {given[0]}.")
     if not options.get("sts_role_arn"):
-        raise InvalidInput(f"The storage option {given[0]} means nothing without sts_role_arn.")
+        raise InvalidInput(f"The storage option {given[0]} has no effect without sts_role_arn.")
     return Sts(uri, options)
 
 

@@ -260,7 +260,7 @@ def test_a_lake_of_a_newer_version_is_refused(lake: Run, tmp_path: Path) -> None
     marker.write_text(marker.read_text().replace('"format": 1', '"format": 99'))
     done = lake("db", "list")
     assert done.code == 1
-    assert "Upgrade moulin" in done.err
+    assert "upgrade moulin" in done.err
 
 
 def test_brackets_are_shown_as_they_are(lake: Run) -> None:

@@ -334,7 +334,7 @@ def test_reads_go_on_without_a_working_folder(
             assert cached.get_range(segment(1), 5, 10) == data[5:15]
             assert cached.reader(segment(1), 20 * MIB).read() == data
     assert len(caplog.records) == 1
-    assert "reads go on without it" in caplog.text
+    assert "reads continue without it" in caplog.text
 
 
 def test_a_full_disk_is_no_reason_to_fail(

@@ -72,7 +72,7 @@ FIGURES: Final = frozenset(
 def check(commit: TableCommit) -> None:
     """Refuse a commit whose paths, numbers or texts no writer of the lake makes: InvalidInput."""
     if counted := FIGURES.intersection(commit.summary):
-        raise InvalidInput(f"{min(counted)!r} is counted by the catalog: leave it out of the summary.")
+        raise InvalidInput(f"{min(counted)!r} is computed by the catalog: remove it from the summary.")
     check_texts(commit.summary, "summary", _MAX_SUMMARY)
     for use in commit.regions:
         _check_region(use)
@@ -95,7 +95,7 @@ def _check_operation(table_id: UUID, operation: Operation) -> None:
             check_name(operation.name, "index")
             if isinstance(operation, CreateIndex) and operation.index_kind not in INDEX_KINDS:
                 raise InvalidInput(
-                    f"An index is of kind {' or '.join(INDEX_KINDS)}, not {operation.index_kind[:60]!r}."
+                    f"The kind of an index must be {' or '.join(INDEX_KINDS)}, not {operation.index_kind[:60]!r}."
                 )
             for file in operation.files:
                 _check_index_file(table_id, file)
@@ -139,16 +139,16 @@ def check_segment(table_id: UUID, facts: SegmentFacts) -> None:
         raise InvalidInput(f"The facts of {where} describe a column twice.")
     for first, second in pairwise((0, *facts.split_offsets, facts.size)):
         if first > second:
-            raise InvalidInput(f"The split offsets of {where} do not ascend from 0 to its size.")
+            raise InvalidInput(f"The split offsets of {where} must ascend from 0 to its size.")
 
 
 def _check_adopted(table_id: UUID, facts: SegmentFacts, adopted: AdoptedFile) -> None:
     """A file of somebody else: its path makes nobody delete it, whatever it is."""
     where = f"segment {facts.number}"
     if identify(facts.path) != _ADOPTED or adopted.owner != table_id:
-        raise InvalidInput(f"{facts.path[:200]!r} is not the path of a file that table {table_id} may adopt.")
+        raise InvalidInput(f"{facts.path[:200]!r} is not a valid path of an adopted file of table {table_id}.")
     if facts.inline is not None or facts.has_lineage or facts.level:
-        raise InvalidInput(f"An adopted file is a fresh segment with rows of its own, and {where} is not.")
+        raise InvalidInput(f"An adopted file must be a new segment with its own rows; {where} is not.")
     check_text(adopted.location, "location of a file", _MAX_LOCATION)
     if len(adopted.field_ids) > MAX_ELEMENTS or len(adopted.etag) > MAX_KEY:
         raise InvalidInput(f"The Parquet schema of {where} has too many elements, or its ETag is too long.")
@@ -168,9 +168,9 @@ def _check_inline(facts: SegmentFacts, where: str) -> None:
     assert facts.inline is not None
     _within(len(facts.inline), 1, _MAX_INLINE, where, "inline size")
     if facts.index_size or facts.level:
-        raise InvalidInput(f"Only fresh segments of event tables are inline, and {where} is not one.")
+        raise InvalidInput(f"Only new segments of event tables can be inline; {where} is not one.")
     if len(facts.inline) != facts.size or hashlib.sha256(facts.inline).digest() != facts.sha256:
-        raise InvalidInput(f"The size or the SHA-256 of {where} is not that of its inline bytes.")
+        raise InvalidInput(f"The size or the SHA-256 of {where} does not match its inline bytes.")
 
 
 def _check_column(column: ColumnFacts, where: str) -> None:
@@ -218,10 +218,10 @@ def _check_compaction(table_id: UUID, operation: Compact) -> None:
     for path in operation.journals:
         require(path, FileKind.JOURNAL, table_id)
     if len(set(operation.journals)) != len(operation.journals):
-        raise InvalidInput("A compaction names each of its journals once.")
+        raise InvalidInput("A compaction must list each of its journals once.")
     if operation.journal_outputs and len(operation.journal_outputs) != len(operation.journals):
         raise InvalidInput(
-            f"A compaction names one output for each of its {len(operation.journals)} journals, not "
+            f"A compaction needs one output for each of its {len(operation.journals)} journals, not "
             f"{len(operation.journal_outputs)}."
         )
 
@@ -271,8 +271,8 @@ def check_numbers(change: TableChange, operation: DataOperation) -> None:
                     _check_handed_out([*chunk, *outputs], row.first)
                 case "segment" | "trash":
                     raise AlreadyExists(
-                        f"Segment number {row.first} was registered before: numbers are used once. Read the table "
-                        "again, and write what is missing under a new number."
+                        f"Segment number {row.first} was registered before, and numbers cannot be reused. Read the "
+                        f"table again, and write the missing rows under a new number."
                     )
                 case "staged":
                     mine = _staged_for(row, change.table_id, task)
@@ -307,7 +307,7 @@ _KNOWN, _ONE_KNOWN = _known(one=False), Prepared(_known(one=True))
 
 def _check_handed_out(numbers: Sequence[int], following: int) -> None:
     if unknown := [number for number in numbers if not 0 <= number < following]:
-        raise InvalidInput(f"Segment number {unknown[0]} was never handed out; reserve segments to get numbers.")
+        raise InvalidInput(f"Segment number {unknown[0]} was never allocated; reserve segments to get numbers.")
 
 
 def _staged_for(row: Any, table_id: UUID, task: str | None) -> bool:
@@ -319,12 +319,12 @@ def _staged_for(row: Any, table_id: UUID, task: str | None) -> bool:
 def _check_staged(numbers: Collection[int], mine: bool) -> None:
     if numbers and not mine:
         raise InvalidInput(
-            f"Segment number {min(numbers)} was handed out for another table or merge task; reserve numbers for this "
-            "commit."
+            f"Segment number {min(numbers)} was allocated for another table or merge task; reserve numbers for this "
+            f"commit."
         )
 
 
 def check_sums(row: Mapping[str, Any], rows: int, size: int) -> None:
     """Refuse what would carry a table's row ids or sums out of what the catalog can count."""
     if row["next_row_id"] + rows > MAX_COUNT or row["bytes"] + size > MAX_COUNT:
-        raise InvalidInput(f"A table counts up to {MAX_COUNT} rows and bytes: this commit would go beyond that.")
+        raise InvalidInput(f"A table can have up to {MAX_COUNT} rows and bytes: this commit would exceed that.")

@@ -40,12 +40,12 @@ def create(
     check_branch_name(name)
     connection, b = draft.connection, s.branches
     if connection.execute(sa.select(b.c.id).where(b.c.name == name, b.c.tombstoned_at.is_(None))).first():
-        raise AlreadyExists(f"Branch {name!r} already exists; publish or drop it first.")
+        raise AlreadyExists(f"Branch {name!r} already exists: publish or drop it first.")
     if expires_in is not None and not 0 < expires_in < 2**33:
-        raise InvalidInput(f"A branch expires after a positive number of seconds, not {expires_in}.")
+        raise InvalidInput(f"The expiry of a branch must be a positive number of seconds, not {expires_in}.")
     newest = draft.version - 1
     if version is not None and not 0 <= version <= newest:
-        raise InvalidInput(f"There is no version {version}; the newest is {newest}.")
+        raise InvalidInput(f"Version {version} does not exist; the newest is {newest}.")
     branch_id, at = new_id(), newest if version is None else version
     listed = _tables_at(connection, at, only)
     expires_at = None if expires_in is None else draft.now + int(expires_in * NANOS)
@@ -90,7 +90,7 @@ def _tables_at(connection: sa.Connection, version: int, only: Collection[UUID] |
                 f"{row.oldest_version}."
             )
     if only is not None and len(found) != len(only):
-        raise NotFound(f"A table that the branch is to have was not there at version {version}.")
+        raise NotFound(f"A table in tables= did not exist at version {version}.")
     return found
 
 

@@ -60,7 +60,7 @@ def fill(draft: Draft, table_id: UUID, first: FirstRows) -> None:
     if keyed:
         regions.begin(draft, table_id, first.regions)
     elif first.regions:
-        raise InvalidInput(f"{state.full_name} has no primary key, and so no regions.")
+        raise InvalidInput(f"{state.full_name} has no primary key, so it has no regions.")
     operation = Upsert(added=first.segments) if keyed else first.operation
     snapshot = sa.select(s.table_commits.c.snapshot_id).where(s.table_commits.c.table_id == table_id)
     snapshot_id = int(draft.connection.execute(snapshot).scalar_one())

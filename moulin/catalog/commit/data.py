@@ -43,12 +43,11 @@ from moulin.model.schema.schema import nested_ids
 def apply_data(change: TableChange, operation: DataOperation) -> None:
     expected = [*operation.removed, *(vector.expected for vector in operation.vectors)]
     if len({e.segment for e in expected}) != len(expected):
-        raise InvalidInput("An operation may touch each segment once.")
+        raise InvalidInput("An operation may change each segment only once.")
     keyed = any(facts.index_size for facts in operation.added)
     if isinstance(operation, Append | Overwrite) and keyed and not change.commit.regions:
         raise Unsupported(
-            f"{change.name} has a primary key: rows are added to it by upsert (Table.append, put), so that no key is "
-            "there twice."
+            f"{change.name} has a primary key: add rows by upsert (Table.append, put), so that keys stay unique."
         )
     if isinstance(operation, Upsert) and keyed and not change.commit.regions:  # else only a compaction can add any
         _require_no_new_segments(change)
@@ -82,7 +81,8 @@ def _require_columns_kept(change: TableChange, sets: Sequence[int], added: Seque
         leaves = nested_ids(field)
         if any(leaves.isdisjoint(column.field_id for column in facts.columns) for facts in added):
             raise Stale(
-                f"The compaction of {change.name} lost a race: it lacks column {field.name}, which its inputs have by "
+                f"The compaction of {change.name} conflicts with another commit: it lacks column {field.name}, which "
+                f"its inputs have by "
                 "now. Read the table again and retry.",
                 Verdict.RETRY,
                 requirement=f"column {field.name}",
@@ -246,7 +246,7 @@ def _add(
     )
     version, sequence = change.draft.version, change.updates.get("last_sequence", change.row.last_sequence)
     if late := [facts for facts in added if (facts.seq_max or 0) > sequence]:
-        raise InvalidInput(f"{late[0].path} holds rows of sequence number {late[0].seq_max}, which is yet to come.")
+        raise InvalidInput(f"{late[0].path} holds rows of sequence number {late[0].seq_max}, which does not exist yet.")
     stored = dict(zip(vectors, _store_vectors(change, list(vectors.values())), strict=True)) if vectors else {}
     partitions = partition_ids(change.connection, change.table_id, {(f.spec_id, f.partition) for f in added})
     first_row_id, classes = change.row.next_row_id, change.row.time_classes
@@ -285,7 +285,7 @@ def _check_added(
 ) -> None:
     rows = {facts.number: facts.rows for facts in added}
     if len(rows) != len(added):
-        raise InvalidInput("An operation may add each segment once.")
+        raise InvalidInput("An operation may add each segment only once.")
     for number, vector in vectors.items():
         if vector.segment != number or not 0 < vector.cardinality <= rows.get(number, 0):
             raise InvalidInput(f"The deletion vector of added segment {number} does not fit it.")
@@ -326,7 +326,7 @@ def require_cast(change: TableChange) -> None:
 
 def _prepared_before_cast(change: TableChange, requirement: str, expected: str, found: str) -> Stale:
     return Stale(
-        f"The {change.commit.operation.kind} of {change.name} lost a race with a cast of a column: {requirement} was "
+        f"The {change.commit.operation.kind} of {change.name} conflicts with a cast of a column: {requirement} was "
         f"expected to be {expected} and is {found}. Read the table again and retry.",
         Verdict.RETRY,
         requirement=requirement,

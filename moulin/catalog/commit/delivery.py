@@ -210,7 +210,7 @@ def check_footer(store: Store, facts: SegmentFacts) -> None:
         raise InvalidInput(f"{facts.path} has {footer.num_rows} rows, not {facts.rows}.")
     check_level(footer, facts.level, facts.path)
     if facts.split_offsets and facts.split_offsets != split_offsets(footer):
-        raise InvalidInput(f"The row groups of {facts.path} do not begin where its split offsets say.")
+        raise InvalidInput(f"The row groups of {facts.path} do not match its split offsets.")
 
 
 def segment_objects(facts: SegmentFacts) -> Iterator[_Object]:
@@ -247,7 +247,7 @@ def _require(store: Store, one: _Object) -> None:
 
 
 def _missing(path: str) -> FailedPrecondition:
-    return FailedPrecondition(f"{path} is not in storage; write files before the commit that names them.")
+    return FailedPrecondition(f"{path} is not in storage: write files before committing them.")
 
 
 def _check_key_index(state: TableState, facts: SegmentFacts) -> None:
@@ -258,7 +258,7 @@ def _check_key_index(state: TableState, facts: SegmentFacts) -> None:
             f"{facts.path} {'lacks' if keyed else 'has'} a key index: segments of keyed tables have one, others do not."
         )
     if facts.region and not keyed:
-        raise InvalidInput(f"{facts.path} is of region {facts.region}: only keyed tables have regions.")
+        raise InvalidInput(f"{facts.path} has region {facts.region}, but only keyed tables have regions.")
 
 
 def check_fits(state: TableState, facts: SegmentFacts) -> None:

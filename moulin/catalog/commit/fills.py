@@ -41,7 +41,7 @@ def apply_fill(change: TableChange, operation: Fill) -> None:
     change.require_nothing_erased()
     files = {file.segment: file for file in operation.files}
     if len(files) != len(operation.files):
-        raise InvalidInput("A fill brings one file for a segment.")
+        raise InvalidInput("A fill must add exactly one file per segment.")
     spans = {span.segment: span for span in open_spans(change, files)}
     if missing := files.keys() - spans.keys():
         gone = min(missing)
@@ -167,8 +167,8 @@ def _keep_inputs(
         ids = nested_ids(find_column(before.schema, one.name))
         if user := next((n for n, wait in pending.items() if n != one.name and ids & set(wait.reads)), None):
             raise FailedPrecondition(
-                f"Column {one.name} of {change.name} stays until {user} is complete, which is computed from it: run "
-                f"the fill to its end, or drop {user} first."
+                f"Column {one.name} of {change.name} cannot be dropped until {user}, which is computed from it, is "
+                f"complete: finish the fill, or drop {user} first."
             )
         if isinstance(one, CastColumn) and one.name in pending:
             raise _is_filled(change, one.name, "cast")
@@ -185,8 +185,8 @@ def _require_complete(change: TableChange, before: TableState, pending: dict[str
         raise _gone(change, f"column {filled.name}", "pending", "not pending any more")
     if wait.again and find_column(before.schema, filled.name).required:
         raise FailedPrecondition(
-            f"Column {filled.name} of {change.name} is NOT NULL by now, and new values may be null: make it nullable, "
-            "and compute it again."
+            f"Column {filled.name} of {change.name} is NOT NULL now, but new values may be null: make it nullable, "
+            f"and compute it again."
         )
     required.require_held(change, f"the fill of column {filled.name}")
     p = s.segment_spans
@@ -206,14 +206,15 @@ def refuse_values(change: TableChange, added: Sequence[Any]) -> None:
         for facts in added:
             if any(column.nulls < column.values for column in facts.columns if column.field_id in ids):
                 raise FailedPrecondition(
-                    f"Column {name} of {change.name} is being filled (field {wait.number}) and cannot be written yet: "
-                    "leave it out, or wait until `moulin table show` no longer calls it pending."
+                    f"Column {name} of {change.name} is being filled (field {wait.number}) and cannot be written "
+                    f"yet: omit it, or wait until `moulin table show` no longer shows it as pending."
                 )
 
 
 def _gone(change: TableChange, requirement: str, expected: str, found: str) -> Stale:
     return Stale(
-        f"The {change.commit.operation.kind} of {change.name} lost a race: {requirement} was expected to be {expected} "
+        f"The {change.commit.operation.kind} of {change.name} conflicts with another commit: {requirement} was "
+        f"expected to be {expected} "
         f"and is {found}. Read the table again and retry.",
         Verdict.RETRY,
         requirement=requirement,

@@ -49,8 +49,8 @@ def take_indexes(change: TableChange, branch: str, own: TableState, schema: Sche
         if one.name in named:
             other = f"{named[one.name].kind} of {schema.find_column_name(named[one.name].field_id)}"
             raise Conflict(
-                f"Table {change.name} has an index {one.name!r} ({other}), and branch {branch} has another one of that "
-                "name. Drop one of the two, and publish again.",
+                f"Table {change.name} has an index {one.name!r} ({other}), and branch {branch} has a different one "
+                f"with that name. Drop one of the two, and publish again.",
                 requirement=f"index {one.name!r} of {change.name}",
                 expected="free",
                 found="taken",
@@ -85,8 +85,8 @@ def with_tags(
         known = mine.get(ref.name)
         if known is not None and known.version != at:
             raise Conflict(
-                f"Table {main.full_name} has a tag {ref.name!r} of version {known.version}, and the branch has another "
-                "one of that name. Drop one of the two, and publish again.",
+                f"Table {main.full_name} has a tag {ref.name!r} of version {known.version}, and the branch has a "
+                f"different one with that name. Drop one of the two, and publish again.",
                 requirement=f"tag {ref.name!r} of {main.full_name}",
                 expected="free",
                 found="taken",

@@ -155,7 +155,7 @@ class Objects:
                     f"Database {main.name!r}",
                     "was dropped",
                     f"holds {name!r}",
-                    "Drop it there, or bring back the database.",
+                    "Drop it there, or resurrect the database.",
                 )
         bury(self._draft, d, main, self._grace)
 

@@ -99,7 +99,8 @@ def require_unpublished(branch: Any) -> None:
     """Refuse a branch that was published and brought back: its rows would come twice. `branch` is its row or value."""
     if branch.published_version is not None:
         raise FailedPrecondition(
-            f"Branch {branch.name!r} was published as version {branch.published_version}: begin a new branch for more."
+            f"Branch {branch.name!r} was published as version {branch.published_version}: create a new branch for "
+            f"further changes."
         )
 
 
@@ -113,7 +114,8 @@ def _part(parts: Mapping[UUID, TablePublication], branch: Any, table: BranchTabl
 
 def _again(requirement: str, expected: str, found: str) -> Stale:
     return Stale(
-        f"The publish lost a race: {requirement} was expected to be {expected} and is {found}. Publish again.",
+        f"The publish conflicts with another commit: {requirement} was expected to be {expected} and is {found}. "
+        f"Publish again.",
         Verdict.RETRY,
         requirement=requirement,
         expected=expected,
@@ -156,8 +158,8 @@ def _require_no_column_files(connection: sa.Connection, own_id: UUID, name: str)
     properties = connection.execute(sa.select(t.c.properties).where(t.c.id == own_id)).scalar_one()
     if connection.execute(beside.limit(1)).first() or any(key.startswith(FILLING_PREFIX) for key in properties):
         raise FailedPrecondition(
-            f"Columns of {name} lie in files of their own on the branch: complete them and compact the table there, "
-            "then publish again."
+            f"Columns of {name} are in separate files on the branch: complete them and compact the table there, then "
+            f"publish again."
         )
 
 
@@ -230,7 +232,7 @@ def _take_change(change: TableChange, pairs: Sequence[FeedSegment], part: TableP
         raise InvalidInput(f"Segment {min(unknown)} is not one that the branch added to {change.name}.")
     operation = part.commit.operation
     if not isinstance(operation, DataOperation):
-        raise InvalidInput("The change of a table that is published is one of rows.")
+        raise InvalidInput("A published change of a table must be a change of rows.")
     change.add(last_sequence=1)
     data.apply_data(change, operation)
     first, sequence = change.updates.get("next_row_id", change.row.next_row_id), change.updates["last_sequence"]

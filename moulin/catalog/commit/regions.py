@@ -62,8 +62,8 @@ def _check_value(state: TableState, value: tuple[bytes | None, ...]) -> None:
     """Refuse a region that no key of the table can be in: it would be claimed and flushed with the others for ever."""
     if not state.schema.identifier_field_ids or not RegionSpec.of(state.schema, state.properties).owns(value):
         raise InvalidInput(
-            f"{state.full_name} has no such region: its keys are divided otherwise, or it has no primary key. Open the "
-            "table again."
+            f"{state.full_name} has no such region: its regions have changed, or it has no primary key. Open the "
+            f"table again."
         )
 
 
@@ -71,7 +71,7 @@ def begin(draft: Draft, table_id: UUID, numbers: Mapping[tuple[bytes | None, ...
     """The regions of rows that a table is made with, none of them claimed."""
     state = load(draft.connection, find_by_id(draft.connection, table_id), current=draft.version)
     if len(set(numbers.values())) != len(numbers) or any((number > 0) != bool(v) for v, number in numbers.items()):
-        raise InvalidInput("Regions have numbers of their own, from 1 on; the only one of a whole table has 0.")
+        raise InvalidInput("Region numbers start from 1; 0 is the region of a table without region fields.")
     for value, number in numbers.items():
         _check_value(state, value)
         stored = encode_partition(value)
@@ -89,10 +89,10 @@ def claim(pool: Pool, table_id: UUID, number: int, owner: str) -> Region:
         connection.execute(r.update().where(mine).values(epoch=r.c.epoch + 1, owner=owner))
         row = connection.execute(sa.select(r).where(mine)).first()
         if row is None:
-            raise NotFound(f"The table has no region {number}; ask for the number of a region first.")
+            raise NotFound(f"The table has no region {number}: request a region number first.")
         table = find_by_id(connection, table_id)  # after the update: a change of the spec updates the region, too
         if number <= retired_up_to(table.properties):
-            raise Fenced(f"The keys of {table.name} are divided otherwise by now; open the table again.")
+            raise Fenced(f"The regions of {table.name} have changed: open the table again.")
         return to_region(row)
 
 
@@ -179,7 +179,7 @@ def advance(change: TableChange) -> None:
     r, retired = s.regions, retired_up_to(change.row.properties)
     for use in change.commit.regions:
         if use.number <= retired:
-            raise Fenced(f"The keys of {change.name} are divided otherwise by now; open the table again.")
+            raise Fenced(f"The regions of {change.name} have changed: open the table again.")
         mine = (r.c.table_id == change.table_id) & (r.c.number == use.number)
         row = change.connection.execute(sa.select(r).where(mine)).first()
         if row is None or row.epoch != use.epoch:

@@ -81,8 +81,8 @@ def _refuse_streams(change: TableChange, name: str) -> None:
 
 def _lost(change: TableChange, requirement: str, expected: str, found: str) -> Stale:
     return Stale(
-        f"The {change.commit.operation.kind} of {change.name} lost a race with a change of a column to NOT NULL or of "
-        f"rows that it concerns: {requirement} was expected to be {expected} and is {found}. Read the table again and "
+        f"The {change.commit.operation.kind} of {change.name} conflicts with a change of a column to NOT NULL, or of "
+        f"its rows: {requirement} was expected to be {expected} and is {found}. Read the table again and "
         "retry.",
         Verdict.RETRY,
         requirement=requirement,

@@ -81,8 +81,8 @@ def require_sources(change: TableChange) -> None:
     if lost := sources - set(state.schema.field_ids):
         before = next(one for one in state.schemas.values() if min(lost) in one.field_ids)
         raise FailedPrecondition(
-            f"Column {before.find_column_name(min(lost))} of {change.name} stays: partitioning, sort order or event "
-            "time rest on it. Replace these in the same commit, or drop the table and make another."
+            f"Column {before.find_column_name(min(lost))} of {change.name} cannot be dropped: partitioning, sort "
+            f"order or event time use it. Replace these in the same commit, or drop the table and create a new one."
         )
 
 
@@ -92,7 +92,7 @@ def _keep_regions(change: TableChange, changed: Schema) -> None:
         RegionSpec.of(changed, change.row.properties)
     except (InvalidInput, NotFound) as error:
         raise FailedPrecondition(
-            f"The column keeps its name: {REGIONS} of {change.name} rests on it ({error.message})"
+            f"The column cannot be renamed: {REGIONS} of {change.name} uses it ({error.message})"
         ) from error
 
 
@@ -136,7 +136,7 @@ def _set_partitioning(change: TableChange, operation: SetPartitioning) -> None:
 def _set_sort_order(change: TableChange, operation: SetSortOrder) -> None:
     state = tables.load(change.connection, change.row)
     if state.schema.identifier_field_ids:
-        raise FailedPrecondition(f"{change.name} has a primary key, and is sorted by it.")
+        raise FailedPrecondition(f"{change.name} is always sorted by its primary key.")
     wanted = parse_sort(operation.fields, state.schema, order_id=max([0, *state.sort_orders]) + 1)
     known = {tuple(order.fields): order for order in state.sort_orders.values()}
     order = known.get(tuple(wanted.fields), wanted)
@@ -162,10 +162,11 @@ def _divided(change: TableChange, properties: dict[str, str]) -> dict[str, str]:
     """The properties of a table whose keys are to be divided otherwise."""
     if not change.commit.regions and regions.of_now(change):
         raise FailedPrecondition(
-            f"{REGIONS} says who writes which keys of {change.name}: change it with set_regions, which waits for them."
+            f"{REGIONS} divides the keys of {change.name} among writers: change it with set_regions, which waits for "
+            f"them."
         )
     if _is_on_branch(change):
-        raise FailedPrecondition(f"{change.name} is on a branch, which has the regions of main: change them there.")
+        raise FailedPrecondition(f"{change.name} is on a branch, which uses the regions of main: change them on main.")
     required.require_held(change, "the change of its regions")
     RegionSpec.of(tables.load(change.connection, change.row).schema, properties)
     text = properties.pop(REGIONS, "")
@@ -188,7 +189,7 @@ def _set_properties(change: TableChange, operation: SetProperties) -> None:
     _check_refs(change, operation)
     if HISTORY in keys:
         raise InvalidInput(
-            f"{HISTORY} is written by the catalog: change how {change.name} is divided with set_regions."
+            f"{HISTORY} is maintained by the catalog: change the regions of {change.name} with set_regions."
         )
     if properties.get(REGIONS) != change.row.properties.get(REGIONS):
         properties = _divided(change, properties)

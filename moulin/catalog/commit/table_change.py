@@ -35,7 +35,7 @@ class TableChange:
         )
         self.name = full_name(self.row.database, self.row.name)
         if not 0 <= commit.read_version <= draft.version:
-            raise InvalidInput(f"A commit is prepared from a version up to {draft.version}, not {commit.read_version}.")
+            raise InvalidInput(f"A commit must be based on a version up to {draft.version}, not {commit.read_version}.")
         self.manifest = draft.table(commit.table_id)
         self.updates: dict[str, Any] = {}
         self.added_rows = 0
@@ -78,7 +78,8 @@ class TableChange:
         winner = next((row for outcome, row in meetings if outcome is decision), None)
         by = f" by the {winner.kind} of version {winner.version}" if winner else ""
         return Stale(
-            f"The {kind} of {self.name} lost a race: {requirement} was expected to be {expected} and is {found}{by}. "
+            f"The {kind} of {self.name} conflicts with another commit: {requirement} was expected to be {expected} "
+            f"and is {found}{by}. "
             "Read the table again and retry.",
             decision,
             requirement=requirement,

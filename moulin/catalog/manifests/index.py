@@ -163,7 +163,7 @@ class ManifestIndex:
         decoded = codec.decode(data, path)
         manifest = decoded.manifest
         if self._writing and not decoded.writable:
-            raise Unsupported(f"Manifest {path} was written with features unknown here; recover with a newer moulin.")
+            raise Unsupported(f"Manifest {path} uses unknown features: recover with a newer moulin.")
         try:
             table_id = UUID(manifest.table_uuid) if manifest.table_uuid else None
         except ValueError:
@@ -171,7 +171,7 @@ class ManifestIndex:
         kind: paths.ManifestKind = "full" if decoded.full else "delta"
         named = _name(table_id, manifest.version, kind)
         if named != path:
-            raise Corrupt(f"Manifest {path} holds what belongs into {named}: it was moved. Put it back.")
+            raise Corrupt(f"Manifest {path} has the content of {named}: it was moved. Put it back.")
         if manifest.lake_uuid != self.lake_uuid.bytes:
             raise Corrupt(f"Manifest {path} belongs to another lake: remove it.")
         scrub_all(manifest, self.scrubbers)

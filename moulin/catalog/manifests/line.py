@@ -127,9 +127,9 @@ def walk(
 def lost(name: str, version: int) -> Corrupt:
     """The error for a manifest that is not there although later ones are."""
     return Corrupt(
-        f"{name} is missing, although later manifests are there: version {version} is damaged. Restore the manifest "
+        f"{name} is missing, but later manifests exist: version {version} is damaged. Restore the manifest "
         "from a mirror or another copy. If the catalog is lost, too, `moulin recover --to-version N --discard-newer` "
-        f"goes back to a version N below {version} and gives up what came after it."
+        f"goes back to a version N below {version} and discards what came after it."
     )
 
 
@@ -174,8 +174,8 @@ def _missing(
     needed = [_parts_of(manifest) for manifest in found.values()]
     if any(parts != needed[0] for parts in needed):
         raise Corrupt(
-            f"{' and '.join(found)} do not belong together: two catalogs wrote version {version}. Keep what the "
-            "catalog that counts wrote, and move the rest away."
+            f"{' and '.join(found)} do not belong together: two catalogs wrote version {version}. Keep the files of "
+            f"the right catalog, and move the rest away."
         )
     return min((needed[0] - purges.deltas(version) | expected) - found.keys(), default=None)
 

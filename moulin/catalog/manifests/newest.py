@@ -38,7 +38,7 @@ def require_newest(pool: Pool, store: Store, lake_uuid: UUID) -> None:
     lives = (index.read(paths.lake_manifest(full, "full")).incarnation for full in index.lake["full"])
     if max(lives, default=0) > (pool.incarnation or 0):
         raise Fenced(
-            f"The lake in {store.uri} was recovered into another catalog, and this one does not count any more. Use "
+            f"The lake in {store.uri} was recovered into another catalog, and this one is outdated. Use "
             "that one, or move this one away and run `moulin recover`."
         )
     raise Corrupt(

@@ -103,7 +103,7 @@ class Publisher:
         except Fenced:
             raise
         except MoulinError as error:
-            log.warning("Manifests wait in the outbox: %s", error)
+            log.warning("Manifests are waiting in the outbox: %s", error)
         except Exception:
             log.exception("Manifests wait in the outbox")
 
@@ -210,4 +210,4 @@ class Publisher:
         try:
             self.write_full(table_id)
         except MoulinError as error:
-            log.warning("A full manifest was not written and will be tried again: %s", error)
+            log.warning("A full manifest was not written and will be retried: %s", error)

@@ -93,7 +93,7 @@ def recover(
     """
     marker = read_marker(store)
     if marker is None:
-        raise NotFound(f"{store.uri} holds no lake: there is no {paths.marker()}.")
+        raise NotFound(f"{store.uri} contains no lake: {paths.marker()} does not exist.")
     if discard_newer and to_version is None:
         raise InvalidInput("discard_newer needs to_version, the last version to keep.")
     lake_uuid = UUID(str(marker["uuid"]))
@@ -106,7 +106,7 @@ def recover(
                 connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             if connection.execute(sa.select(s.lake)).first() is not None:
                 raise FailedPrecondition(
-                    "This catalog holds a lake already; recovery needs an empty one. Move the old one away first."
+                    "This catalog already contains a lake; recovery needs an empty one. Move the old one away first."
                 )
             index, line = read_line(store, lake_uuid, to_version=to_version)
             _require_line(store, index, line, to_version, discard_newer)
@@ -131,7 +131,7 @@ def _settle_regions(connection: sa.Connection, find_regions: FindRegions | None)
 def _require_line(store: Store, index: ManifestIndex, line: Line, to_version: int | None, discard_newer: bool) -> None:
     """Refuse what would lose something that nobody gave up."""
     if index.highest_segment and not index.highest_version:
-        raise Corrupt(f"{store.uri} holds segments and not one manifest: restore {paths.lake_manifests_prefix()}/.")
+        raise Corrupt(f"{store.uri} has segments but no manifests: restore {paths.lake_manifests_prefix()}/.")
     if to_version is None:
         return
     if line.version != to_version or not line.counts(to_version):
@@ -141,7 +141,7 @@ def _require_line(store: Store, index: ManifestIndex, line: Line, to_version: in
     if index.highest_version > to_version and not discard_newer:
         raise FailedPrecondition(
             f"There are manifests up to version {index.highest_version}. Everything after version {to_version} would "
-            "be given up: add --discard-newer (discard_newer=True) if that is meant."
+            f"be discarded: add --discard-newer (discard_newer=True) if that is intended."
         )
 
 
@@ -301,5 +301,7 @@ def _start_incarnation(
     try:
         store.put_if_absent(paths.lake_manifest(version, "full"), manifest)
     except AlreadyExists:
-        raise FailedPrecondition("The lake is being recovered elsewhere at the same time; that one won.") from None
+        raise FailedPrecondition(
+            "The lake was recovered by another process at the same time: use that catalog."
+        ) from None
     return version

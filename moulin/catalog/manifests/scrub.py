@@ -58,7 +58,7 @@ def scrub_object(pool: Pool, store: Store, path: str, scrubber: Scrubber) -> Ite
     data = store.get(path)
     decoded = codec.decode(data, path)
     if not decoded.writable:
-        raise Corrupt(f"{path} was written by a newer version: erase with that one.")
+        raise Corrupt(f"{path} was written by a newer release: erase with that release.")
     with pool.read() as connection:
         forgotten = described(decoded.manifest) - _known(connection, sorted(described(decoded.manifest)))
         paths_there = column_files(decoded.manifest)

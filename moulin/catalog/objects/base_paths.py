@@ -50,14 +50,16 @@ def _check_uri(uri: str, own_uri: str) -> None:
     check_text(uri, "base path")
     scheme, separator, rest = uri.partition("://")
     if scheme not in _SCHEMES or not separator or not rest or uri.endswith("/") or "?" in uri or "#" in uri:
-        raise InvalidInput("A base path is a folder or an object store such as s3://bucket/prefix, without a query.")
+        raise InvalidInput(
+            "A base path must be a folder or an object store such as s3://bucket/prefix, without a query."
+        )
     account = scheme in ("abfs", "abfss")
     if "@" in rest.partition("/")[0] and not account:
-        raise InvalidInput("A base path holds no user and no password: give those as base_options.")
+        raise InvalidInput("A base path must not contain user or password: pass those as base_options.")
     if any(part in ("", ".", "..") for part in rest.strip("/").split("/")):
-        raise InvalidInput(f"The base path {uri} holds an empty part, '.' or '..'.")
+        raise InvalidInput(f"The base path {uri} contains an empty part, '.' or '..'.")
     if is_inside(uri, own_uri) or is_inside(own_uri, uri):
-        raise InvalidInput(f"{uri} is not beside the lake in {own_uri}: neither may lie in the other.")
+        raise InvalidInput(f"{uri} overlaps the lake in {own_uri}: choose another folder.")
 
 
 _ALL = Prepared(sa.select(s.base_paths).order_by(s.base_paths.c.name))
@@ -83,8 +85,8 @@ def drop(draft: Draft, name: str) -> BasePath:
     table_id = draft.connection.execute(named).scalar()
     if table_id is not None:
         raise FailedPrecondition(
-            f"Base path {name!r} is in use by table {table_id}: delete or compact what lies below it, and let clean-up "
-            "forget the versions that have it."
+            f"Base path {name!r} is in use by table {table_id}: delete or compact the rows below it, and let "
+            f"clean-up remove the versions that use it."
         )
     if draft.connection.execute(sa.select(t.c.path).where(t.c.path.like(below)).limit(1)).scalar() is not None:
         raise FailedPrecondition(f"Clean-up has files below the base path {name!r} to delete: run `moulin gc` first.")
@@ -170,7 +172,7 @@ def check_added(draft: Draft, table_id: UUID, table: str, added: Iterable[Segmen
         raise NotFound(f"Base path {min(unknown)} does not exist: it was dropped, or belongs to another lake.")
     for facts in based:
         if (moved := paths.parse_moved(facts.path)) is not None and moved[1] != draft.lake_uuid:
-            raise InvalidInput(f"{facts.path} is the file of another lake.")
+            raise InvalidInput(f"{facts.path} is a file of another lake.")
     files = [facts.path for facts in based if facts.adopted is not None]
     twice = (_live_paths if again else known_paths)(draft.connection, table_id, files)
     if twice or len(set(files)) != len(files):
@@ -180,8 +182,8 @@ def check_added(draft: Draft, table_id: UUID, table: str, added: Iterable[Segmen
 
 def known_file(path: str, table: str) -> AlreadyExists:
     return AlreadyExists(
-        f"{path} is a file of {table} already, or was: adopt each file once, leave known ones out with "
-        "skip_known=True, or take one that was removed with again=True."
+        f"{path} is a file of {table} already, or was: adopt each file once, skip known files with "
+        "skip_known=True, or adopt a removed file with again=True."
     )
 
 

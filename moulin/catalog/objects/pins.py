@@ -33,7 +33,7 @@ def renew(pool: Pool, pin_id: UUID, seconds: float) -> None:
         p = s.pins
         done = connection.execute(p.update().where(p.c.id == pin_id).values(expires_at=expires_at))
         if done.rowcount == 0:
-            raise NotFound("The pin ran out and was cleaned up; open the version again.")
+            raise NotFound("The pin has expired: open the version again.")
         row = connection.execute(sa.select(p).where(p.c.id == pin_id)).one()
         require_kept(find_by_id(connection, row.table_id), row.version)
 

@@ -67,7 +67,7 @@ def find_by_id(connection: sa.Connection, table_id: UUID, *, dropped_after: int 
     if row is None:
         raise NotFound("The table was dropped and purged.")
     if row.tombstoned_at is not None and (dropped_after is None or row.delete_at <= dropped_after):
-        raise NotFound(f"Table {full_name(row.database, row.name)} was dropped; resurrect it to use it again.")
+        raise NotFound(f"Table {full_name(row.database, row.name)} was dropped: resurrect it to use it again.")
     return row
 
 
@@ -78,7 +78,7 @@ def create(draft: Draft, database: NameOrId, name: str, new: NewTable) -> UUID:
     require_free_name(draft.connection, parent, name)
     table_id = new.id or new_id()
     if new.id is not None and _BY_ID.first(draft.connection, {"table_id": new.id}) is not None:
-        raise AlreadyExists(f"There is, or was, a table with the id {new.id}: ask for another one.")
+        raise AlreadyExists(f"A table with id {new.id} exists or existed: request another id.")
     version = draft.version
     draft.connection.execute(
         s.tables.insert().values(

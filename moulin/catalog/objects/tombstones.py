@@ -57,9 +57,9 @@ def to_resurrect(
     live = any(row.tombstoned_at is None for row in rows)
     in_grace = [row for row in rows if row.tombstoned_at is not None and row.delete_at > now]
     if not in_grace and not live:
-        raise FailedPrecondition(f"{what} is past its grace window and can no longer be brought back.")
+        raise FailedPrecondition(f"{what} can no longer be resurrected: its grace period has ended.")
     if not in_grace:
         return None
     if live:
-        raise AlreadyExists(f"{what} already exists; rename it to bring back the dropped one of that name.")
+        raise AlreadyExists(f"{what} already exists: rename it to resurrect the dropped one.")
     return max(in_grace, key=lambda row: row.tombstoned_at)

@@ -70,9 +70,9 @@ def confirm(pool: Pool, numbers: Collection[int]) -> tuple[int, list[ReadyJourna
             kept = connection.execute(sa.select(g.c.number).where(g.c.number.in_(chunk)).limit(1)).scalar()
             early = sa.select(t.c.segment).where(t.c.segment.in_(chunk), t.c.delete_after > now).limit(1)
             if kept is not None:
-                raise FailedPrecondition(f"Segment {kept} is still part of a version that is kept; do not delete it.")
+                raise FailedPrecondition(f"Segment {kept} is still part of a kept version: do not delete it.")
             if (young := connection.execute(early).scalar()) is not None:
-                raise FailedPrecondition(f"Segment {young} was tombstoned too recently; wait until it is offered.")
+                raise FailedPrecondition(f"Segment {young} was tombstoned too recently: wait until it is offered.")
             gone += connection.execute(t.delete().where(t.c.segment.in_(chunk))).rowcount
         return gone, _ready(connection, now)
 

@@ -103,20 +103,21 @@ def require_range(connection: sa.Connection, row: Any, since: int, until: int) -
         raise InvalidInput(f"Changes since version {since} cannot end at the older version {until}.")
     if since < row.created_version:
         raise InvalidInput(
-            f"Table {name} was created at version {row.created_version}, after version {since}; ask for changes since "
+            f"Table {name} was created at version {row.created_version}, after version {since}: read changes since "
             f"version {max(row.created_version, row.oldest_version)}."
         )
     if since < row.oldest_version:
         raise FailedPrecondition(
-            f"The changes of {name} since version {since} were cleaned up; the oldest version to ask since is "
-            f"{row.oldest_version}. What was there at that version can be read with at(version={row.oldest_version})."
+            f"The changes of {name} since version {since} were cleaned up; the oldest possible since is "
+            f"{row.oldest_version}. Read the rows of that version with at(version={row.oldest_version})."
         )
     gaps = _GAPS.all(connection, {"since": since})
     for version in (since, until):
         if lost := next((gap for gap in gaps if gap.continues_from < version < gap.first_version), None):
             raise FailedPrecondition(
                 f"Version {version} was lost with an earlier catalog; the lake was recovered to version "
-                f"{lost.continues_from}. Undo what was read after that version, and ask since {lost.continues_from}."
+                f"{lost.continues_from}. Undo the changes after that version, and read changes since "
+                f"{lost.continues_from}."
             )
 
 
@@ -280,8 +281,8 @@ def _loud_commits(connection: sa.Connection, row: Any, since: int, until: int) -
 
 def _no_longer_known(row: Any, version: int) -> FailedPrecondition:
     return FailedPrecondition(
-        f"What version {version} changed in {full_name(row.database, row.name)} is no longer known; the oldest version "
-        f"to ask since is {row.oldest_version}, or ask for net changes."
+        f"What version {version} changed in {full_name(row.database, row.name)} are no longer known; the oldest "
+        f"possible since is {row.oldest_version}, or read net changes."
     )
 
 

@@ -25,7 +25,7 @@ class Filter:
     def __post_init__(self) -> None:
         for what, value in (("size", self.max_size), ("age", self.min_age_seconds), ("age", self.max_age_seconds)):
             if value is not None and not 0 <= value < 1 << 62:
-                raise InvalidInput(f"A {what} to filter by is zero or more, not {value}.")
+                raise InvalidInput(f"The {what} to filter by must be zero or more, not {value}.")
 
     def versions(self, connection: sa.Connection, now: int) -> tuple[int, int]:
         """The versions whose segments count: after the first, up to the second."""

@@ -186,7 +186,7 @@ class Living:
             except OSError as error:
                 self._written = {}
                 raise Unavailable(
-                    f"{self._folder} cannot be written ({error.strerror}): make room or mend the disk, then retry."
+                    f"{self._folder} cannot be written ({error.strerror}): free space or repair the disk, then retry."
                 ) from error
 
     def _content(self) -> dict[str, Any]:
@@ -206,8 +206,8 @@ class Living:
             os.rename(temporary, self._folder / self._name)
         except OSError as error:
             raise FailedPrecondition(
-                f"{self._folder} cannot be written ({error.strerror}); every process that opens the lake notes there "
-                "what it uses: make the folder writable."
+                f"{self._folder} cannot be written ({error.strerror}); every process that opens the lake records "
+                f"there what it uses: make the folder writable."
             ) from error
         return fd
 
@@ -250,8 +250,8 @@ def _add(found: InUse, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except PermissionError:
         raise FailedPrecondition(
-            f"{path} cannot be read, and so it is not known what a process of another user reads and writes: clean up "
-            "as that user, or as one who may read it."
+            f"{path} cannot be read, so the files used by a process of another user are unknown: clean up as that "
+            f"user, or as a user who may read it."
         ) from None
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -167,8 +167,8 @@ class Pool:
                 if not decided or isinstance(error, (exc.IntegrityError, exc.DataError)):
                     raise
                 raise Unavailable(
-                    f"The catalog did not confirm the change: {reason(error)}. Its outcome is unknown: look whether "
-                    "it was made before repeating it."
+                    f"The catalog did not confirm the change: {reason(error)}. Its outcome is unknown: check whether "
+                    f"it was committed before repeating it."
                 ) from error
 
     @contextmanager
@@ -191,7 +191,7 @@ class Pool:
         with self.unordered() as connection:
             (row,) = _LOCK_COUNTER.all(connection, {})
             if (gone := gave_up.get()) is not None and gone():
-                raise Unavailable("The call was given up while it waited for others; nothing was done.")
+                raise Unavailable("The call was cancelled while it waited for others; nothing was done.")
             self._require_newest(row)
             clock = self.now(connection)
             now = max(row.clock_ns + 1, clock)
@@ -263,7 +263,7 @@ class Pool:
         Those that are `noted` are kept from clean-up.
         """
         if count < 1:
-            raise InvalidInput(f"At least one {name} number must be asked for, not {count}.")
+            raise InvalidInput(f"Request at least one {name} number, not {count}.")
         if name != "segment":
             with self.unordered() as connection:
                 return take(connection, name, count)

@@ -24,7 +24,7 @@ def get(connection: sa.Connection, task_id: UUID) -> tuple[MergeTask, MergeTaskF
     t, i, g = s.merge_tasks, s.merge_task_inputs, s.segments
     row = connection.execute(_listed(sa.and_(t.c.id == task_id, t.c.finished_version.is_(None)), None)).first()
     if row is None:
-        raise NotFound(f"There is no merge task {task_id}; it may be done, or deleted.")
+        raise NotFound(f"Merge task {task_id} does not exist; it may be completed or deleted.")
     low, high, total = sa.func.min, sa.func.max, sa.func.sum
     sums = connection.execute(
         sa.select(low(g.c.size), high(g.c.size), total(g.c.size), low(g.c.time_min), high(g.c.time_max))

@@ -57,7 +57,7 @@ def _now(store: Store) -> int:
 
 
 def _refused(what: str, remedy: str) -> FailedPrecondition:
-    return FailedPrecondition(f"Nothing was cleaned up, because clocks disagree: {what}. To go on, {remedy}.")
+    return FailedPrecondition(f"Nothing was cleaned up, because clocks differ: {what}. To continue, {remedy}.")
 
 
 def _shown(nanos: int) -> str:

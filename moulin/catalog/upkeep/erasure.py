@@ -75,5 +75,6 @@ def _shaped(store: Store, path: str, in_use: InUse | None) -> Iterator[str]:
         yield path
     else:
         raise FailedPrecondition(
-            f"{path[:200]!r} is not the name of a file that clean-up deletes: it stays. Find out what put it there."
+            f"{path[:200]!r} is not the name of a file that clean-up may delete, so it was kept. Find out which "
+            f"program created it."
         )

@@ -60,7 +60,7 @@ def collect(
     """
     for seconds in (history_keep, orphan_grace, byte_floor):
         if seconds is not None and not seconds >= 0:
-            raise InvalidInput(f"A time to keep or spare must be zero seconds or more, not {seconds}.")
+            raise InvalidInput(f"A time to keep must be zero seconds or more, not {seconds}.")
     config = catalog.config
     keep = config.history_keep if history_keep is None else history_keep
     floor = config.byte_floor if byte_floor is None else byte_floor
@@ -93,7 +93,7 @@ def _finish_erasures(catalog: Catalog) -> None:
     erasures.finish_all(catalog)
     for row in erasures.begun(catalog):
         if row.version is None:
-            log.warning("An erase of table %s (%s) began and did not commit: run it again", row.table_id, row.outline)
+            log.warning("An erase of table %s (%s) started but did not commit: run it again", row.table_id, row.outline)
 
 
 def _drop_expired_branches(catalog: Catalog, result: Collection) -> None:

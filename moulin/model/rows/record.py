@@ -49,7 +49,7 @@ _TYPES: Final[dict[type[IcebergType], Any]] = {
     BooleanType: bool,
     IntegerType: Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)],
     LongType: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)],
-    # Whole numbers beyond these bounds may not be exact as floats; what is larger is looked at more closely.
+    # Whole numbers beyond these bounds may not be exact as floats; what is larger is checked in detail.
     DoubleType: Annotated[float, msgspec.Meta(gt=-(1 << 53), lt=1 << 53)],
     StringType: str,
     BinaryType: bytes,

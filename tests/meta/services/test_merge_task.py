@@ -154,7 +154,7 @@ def test_a_late_worker_is_fenced(shop: Shop) -> None:
     with refused(grpc.StatusCode.FAILED_PRECONDITION, "taken over"):
         fail(shop, first)
     assert shop.complete(second).WhichOneof("result") == "success"
-    assert "done already" in shop.tasks.CompleteSegmentMergeTask(late).error.message
+    assert "already completed" in shop.tasks.CompleteSegmentMergeTask(late).error.message
     assert len(shop.ids()) == 8
 
 

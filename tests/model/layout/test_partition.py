@@ -134,7 +134,7 @@ def test_a_column_of_the_same_name_but_another_id_is_another_field() -> None:
         ("dya(ts)", InvalidInput, "Unknown transform 'dya'.*Did you mean 'day'.*Known ones: identity"),
         ("day(tz)", NotFound, "no column 'tz'"),
         ("regoin", NotFound, "Did you mean 'region'"),
-        ("day(4, ts)", InvalidInput, "takes a column alone"),
+        ("day(4, ts)", InvalidInput, "takes only a column"),
         ("bucket(id)", InvalidInput, "takes a number and a column"),
         ("bucket(0, id)", InvalidInput, "must be 1 to 2147483647"),
         ("bucket(4294967296, id)", InvalidInput, "must be 1 to 2147483647"),

@@ -230,7 +230,7 @@ def test_conditions_that_null_satisfies_match_nulls(where: str) -> None:
         ("labels[name] = 'x'", "one text in single quotes"),
         ("name['x'] = 'x'", "needs a column of maps, and column name is of type string"),
         ("labels['a']['b'] = 'x'", "needs a column of maps, and no column was given"),
-        ("counts['a'] = 1", "maps of texts alone"),
+        ("counts['a'] = 1", "only on maps of strings"),
         ("id = ?", "`placeholder`"),
         ("*", "cannot use"),
         ("id = 1e99999999999999999999999999", "cannot be read"),

@@ -203,7 +203,7 @@ def test_a_stream_is_refused_where_it_would_miss_something(orders: Table, rows: 
     collect(lake.catalog, history_keep=0)
     assert orders.state().oldest_version > start["version"]
     for call in (lambda: reader.latestOffset(start, ReadAllAvailable()), lambda: reader.partitions(start, end)):
-        with pytest.raises(FailedPrecondition, match="oldest version to ask since"):
+        with pytest.raises(FailedPrecondition, match="oldest possible since"):
             call()
     start = {**start, "version": orders.version}
     orders.rename_column("amount", "price")
@@ -260,7 +260,7 @@ def test_a_stream_goes_on_where_it_stopped(
     with lake.catalog.pool.unordered() as connection:  # Spark kills the process that pinned; its pins would run out
         connection.execute(s.pins.delete())
     collect(lake.catalog, history_keep=0)
-    with pytest.raises(Exception, match="oldest version to ask since"):
+    with pytest.raises(Exception, match="oldest possible since"):
         run_stream(frame, tmp_path / "checkpoint")
 
 

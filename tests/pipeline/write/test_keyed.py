@@ -451,8 +451,8 @@ def test_a_merge_refuses_wrong_rules_and_values(lake: Lake, plain: Table, orders
     plain.append([row(1, "a")])
     source = spark.range(3)
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"when_matched": "replace"}, "when_matched is"),
-        ({"when_not_matched": "update"}, "when_not_matched is"),
+        ({"when_matched": "replace"}, "when_matched must be"),
+        ({"when_not_matched": "update"}, "when_not_matched must be"),
         ({"when_matched": None, "when_not_matched": None}, "do nothing"),
         ({"when_matched": "delete", "when_matched_set": {"v": "'x'"}}, 'needs when_matched="update"'),
         ({"when_matched": None, "when_matched_if": "source.id > 1"}, "needs when_matched"),
@@ -465,8 +465,8 @@ def test_a_merge_refuses_wrong_rules_and_values(lake: Lake, plain: Table, orders
         ({"when_matched_if": "v = 'a'"}, "source.x and target.x"),
         ({"when_matched": "delete", "when_matched_delete_if": "true"}, 'needs when_matched="update"'),
         ({"when_matched_delete_if": "source.idd = 1"}, "when_matched_delete_if: .*source.x and target.x"),
-        ({"when_not_matched": None, "when_not_matched_if": "source.id > 1"}, "about inserts"),
-        ({"when_not_matched": None, "when_not_matched_set": {"v": "'x'"}}, "about inserts"),
+        ({"when_not_matched": None, "when_not_matched_if": "source.id > 1"}, "need when_not_matched"),
+        ({"when_not_matched": None, "when_not_matched_set": {"v": "'x'"}}, "need when_not_matched"),
         ({"when_not_matched_if": "target.n > 1"}, "when_not_matched_if: .*Name columns as source.x[.]"),
         ({"when_not_matched_set": {"v": "target.v"}}, "when_not_matched_set of v"),
         ({"when_not_matched_set": {"id": "source.id"}}, "part of the key"),

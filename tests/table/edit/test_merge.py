@@ -304,7 +304,7 @@ BAD: list[tuple[str, Any, Callable[[moulin.MergeBuilder], Any], str]] = [
     ("t.id = s.id", [{"id": "x"}], _delete, "Row 0 .* column id"),
     ("t.id = s.id", [{"id": 1}], lambda b: _delete(b).when_matched_delete(), "would never apply"),
     ("t.id = s.id", [{"id": 1}], lambda b: b.when_matched_update({"idd": 1}), "'idd'.*Did you mean 'id'"),
-    ("t.id = s.id", [{"id": 1}], lambda b: b.when_matched_update(None), "takes a dict"),
+    ("t.id = s.id", [{"id": 1}], lambda b: b.when_matched_update(None), "must be a dict"),
     ("t.id = s.id", [{"id": 1}], lambda b: b.when_matched_update({"amount": "s.amount"}), "source.amount"),
     ("t.id = s.id", [{"id": 1}], lambda b: b.when_matched_update({"region": "s.id"}), "Column region: values"),
     (
