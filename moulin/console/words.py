@@ -30,7 +30,7 @@ class Words:
             found = token.match(text, at)
             if found is None:
                 raise InvalidInput(
-                    f"The query cannot be read at column {at + 1}: {text[at : at + 10]!r} is not served."
+                    f"The query cannot be parsed at column {at + 1}: {text[at : at + 10]!r} is not served."
                 )
             if found.lastgroup != "space":
                 self._words.append((str(found.lastgroup), found[0], at))
@@ -108,7 +108,7 @@ class Words:
         return chr(number)
 
     def refuse(self, why: str) -> NoReturn:
-        raise InvalidInput(f"The query cannot be read at column {self._words[self._at][2] + 1}: {why}.")
+        raise InvalidInput(f"The query cannot be parsed at column {self._words[self._at][2] + 1}: {why}.")
 
 
 __all__ = ["LONGEST", "Words"]

@@ -126,7 +126,7 @@ class SafeDuck:
         try:
             return checked(connection, text, Home(""), known, what=_WHAT, version=version)
         except Unsupported as error:
-            raise PermissionDenied(f"The statement is refused, since {error.message}.") from None
+            raise PermissionDenied(f"The statement is rejected: {error.message}.") from None
 
     def _require_select(self, connection: DuckDBPyConnection, text: str) -> None:
         with one_sentence():
@@ -135,15 +135,15 @@ class SafeDuck:
             at = text[: int(found.get("position", 0))]
             line, column = at.count("\n") + 1, len(at) - at.rfind("\n")
             raise InvalidInput(
-                f"DuckDB cannot read the statement: {str(found.get('error_message')).rstrip('.!')}.",
+                f"DuckDB cannot parse the statement: {str(found.get('error_message')).rstrip('.!')}.",
                 line=line,
                 column=column,
             )
         if found.get("error"):
-            raise PermissionDenied("Statements here read the lake and change nothing: write one SELECT.")
+            raise PermissionDenied("Only read statements are allowed here: write one SELECT.")
         if len(found["statements"]) != 1:
             count = len(found["statements"])
-            raise InvalidInput(f"Write one statement; this text has {count}." if count else "Write a statement.")
+            raise InvalidInput(f"Write one statement; the text has {count}." if count else "Write a statement.")
 
     def _shares(self, safe: Checked, version: int | None) -> Iterator[Share]:
         """Of tables; views over tables are not opened. All segments are given of those that are not asked for late."""

@@ -121,9 +121,9 @@ class Source:
         if self.closed:
             raise Closed("The lake was closed; connect again.")
         if name is None:
-            raise InvalidInput("moulin_table takes the name of a table: moulin_table('database.table').")
+            raise InvalidInput("moulin_table needs the name of a table: moulin_table('database.table').")
         if version is not None and moment is not None:
-            raise InvalidInput("moulin_table takes version or as_of, not both.")
+            raise InvalidInput("Give moulin_table either version or as_of, not both.")
         catalog = self.lake.catalog
         if version is not None and _ID.fullmatch(name):
             key = UUID(name), version
@@ -171,7 +171,7 @@ class Source:
             return str(file)
         if facts.adopted is not None:
             if self.files is None:
-                raise FailedPrecondition("A table has adopted files since: bring the connection to it, lake.duckdb(c).")
+                raise FailedPrecondition("A table has adopted files since: update the connection with lake.duckdb(c).")
             return self.files.adopted(facts)
         return self._address(facts.path)
 

@@ -38,7 +38,7 @@ class Authority:
         if self.tickets is not None and token.startswith(PREFIX):
             return self.tickets.authenticate(token)
         if self._access is None:
-            raise Unauthenticated("The token is not known to this server: it takes those of its issuer.")
+            raise Unauthenticated("Unknown token: this server accepts tokens of its issuer.")
         return self._access.authenticate(token)
 
     @staticmethod

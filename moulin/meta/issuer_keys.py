@@ -73,8 +73,8 @@ class IssuerKeys:
         if found is not None and self._younger(STALE_SECONDS):
             return found
         if self._failed or not settled or not self._younger(STALE_SECONDS):
-            raise Unavailable(f"The keys of {self._issuer} cannot be fetched, so no token of it can be checked: retry.")
-        raise Unauthenticated("The token is signed with a key that its issuer does not publish: ask for a new one.")
+            raise Unavailable(f"The keys of {self._issuer} cannot be fetched, so its tokens cannot be checked: retry.")
+        raise Unauthenticated("The token is signed with an unknown key of its issuer: request a new one.")
 
     def is_known(self, kid: str | None, algorithm: str) -> bool:
         """Whether `find` answers without waiting for the network."""
@@ -114,13 +114,13 @@ class IssuerKeys:
     def _read(self) -> tuple[IssuerKey, ...]:
         document = self._fetch(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
         if document.get("issuer") != self._issuer:
-            raise ValueError("the discovery document is of another issuer")
+            raise ValueError("the discovery document belongs to another issuer")
         where = document.get("jwks_uri")
         if not isinstance(where, str) or (urlsplit(where).scheme == "http" and urlsplit(self._issuer).scheme != "http"):
-            raise ValueError("the discovery document has no https address of keys")
+            raise ValueError("the discovery document has no https address for keys")
         listed = self._fetch(require_safe(where)).get("keys")
         if not isinstance(listed, list):
-            raise ValueError("the document of keys has no list of them")
+            raise ValueError("the key document has no list of keys")
         return tuple(found for one in listed[:_MOST_KEYS] if (found := _to_key(one)) is not None)
 
 
@@ -133,7 +133,7 @@ def require_safe(address: str) -> str:
         host, parts = "", urlsplit("")
     is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback_host(host))
     if not host or "@" in parts.netloc or not is_safe:
-        raise InvalidInput(f"{address[:200]!r} is not an https:// address: an issuer and its keys have one.")
+        raise InvalidInput(f"{address[:200]!r} is not an https:// address, which an issuer and its keys need.")
     return address
 
 
@@ -146,10 +146,10 @@ def fetch_json(address: str) -> Mapping[str, Any]:
         while chunk := answer.read1(65536):
             data += chunk
             if len(data) > _LARGEST or time.monotonic() > end:
-                raise ValueError(f"{address} answers with too much, or too slowly")
+                raise ValueError(f"{address} responds with too much data, or too slowly")
     found = json.loads(data)
     if not isinstance(found, dict):
-        raise ValueError(f"{address} answers with no JSON object")
+        raise ValueError(f"{address} does not respond with a JSON object")
     return found
 
 

@@ -48,8 +48,8 @@ class ConnectionCounts:
     """What happened to connections so far."""
 
     accepted: int = counted("HTTP connections accepted.")
-    refused: int = counted("HTTP connections refused, because there were too many.")
-    displaced: int = counted("HTTP connections closed for a newer one while they waited for their client.")
+    refused: int = counted("HTTP connections rejected because there were too many.")
+    displaced: int = counted("HTTP connections closed for a newer one while waiting for their client.")
     timed_out: int = counted("HTTP connections closed because their client was too slow.")
 
 

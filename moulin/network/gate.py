@@ -55,7 +55,7 @@ def header(scope: Scope, name: bytes) -> str | None:
 async def close_socket(scope: Scope, send: Send) -> None:
     """Refuse a web socket before it is open, and whatever else is not HTTP."""
     if scope["type"] != "websocket":
-        raise RuntimeError(f"This server takes HTTP only, not {scope['type']}.")
+        raise RuntimeError(f"This server supports only HTTP, not {scope['type']}.")
     await send({"type": "websocket.close", "code": POLICY_VIOLATION})
 
 

@@ -57,7 +57,7 @@ def allowed_hosts(bound: str, listed: str) -> AllowedHosts | None:
         return None
     for name in names:
         if not _NAME.fullmatch(name):
-            raise InvalidInput(f"{name!r} in allowed_hosts is not the name of a host: leave scheme, port and path out.")
+            raise InvalidInput(f"{name!r} in allowed_hosts is not a host name: remove scheme, port and path.")
     local = is_loopback_host(bound)
     if not names and not local:
         return None

@@ -31,7 +31,7 @@ def listen(host: str, port: int, limits: Limits) -> Listener:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
-        raise Unavailable(f"{host}:{port} cannot be listened on: {error.strerror}.") from None
+        raise Unavailable(f"Cannot listen on {host}:{port}: {error.strerror}.") from None
     bound.listen(_BACKLOG)
     return bound
 

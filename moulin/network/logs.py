@@ -100,7 +100,8 @@ def structured_logs(form: str, level: str) -> Iterator[None]:
     """Send everything that is logged in this process, until the block ends, to standard error in one form."""
     if form not in FORMS or level not in LEVELS:
         raise InvalidInput(
-            f"The log's format is one of {', '.join(FORMS)} and its level one of {', '.join(LEVELS)}, not {form!r} and "
+            f"The log format must be one of {', '.join(FORMS)} and the level one of {', '.join(LEVELS)}, not "
+            f"{form!r} and "
             f"{level!r}."
         )
     handler = logging.StreamHandler(sys.stderr)

@@ -250,7 +250,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         size = record_class_cache().stat().st_size
         taken = time.monotonic() - start
-        print(f"Recorded {size >> 20} MB in {taken:.0f} s; Spark starts in little over half the time now.")
+        print(f"Recorded {size >> 20} MB in {taken:.0f} s; Spark now starts in about half the time.")
     except FailedPrecondition as error:
         print(f"{error.message}\nSpark works without it, it only takes longer to start.", file=sys.stderr)
     return 0

@@ -151,13 +151,13 @@ def task_error(error: PySparkException | Py4JJavaError) -> MoulinError:
     """The error that a failed job stands for: the one its Python task raised last, when it can be told."""
     text = str(error)
     if "[SPARK_JOB_CANCELLED]" in text:
-        return Unavailable("The Spark job was cancelled. Nothing was committed; try again.")
+        return Unavailable("The Spark job was cancelled. Nothing was committed: retry.")
     found = re.findall(r"^\s*moulin\.errors\.(\w+): (.+)$", text, re.MULTILINE)
     if found:
         return named_error(*found[-1])
     refused = _REFUSED.search(text)
     if refused:
-        return InvalidInput(f"Spark refuses a value: {refused[1].rstrip('.')}.")
+        return InvalidInput(f"Spark rejects a value: {refused[1].rstrip('.')}.")
     raised = re.findall(r"^\s*([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$", text, re.MULTILINE)
     reason = ": ".join(raised[-1]) if raised else text.splitlines()[0]
-    return TaskDied(f"A Spark task failed: {reason[:500]}. Nothing was committed; try again.")
+    return TaskDied(f"A Spark task failed: {reason[:500]}. Nothing was committed: retry.")

@@ -71,7 +71,7 @@ class SafeSpark:
     def plan(self, number: str, text: str, version: int | None) -> QueryPlan:
         """How Spark would run a query, and how many segments of each table it would read."""
         if _NOT_PLANNED.match(text):
-            raise InvalidInput("Queries have plans: write a SELECT.")
+            raise InvalidInput("Only queries have plans: write a SELECT.")
         with self._group(number), _hiding():
             shown = self._lake.sql(f"EXPLAIN {text}", safe=True, version=version).collect()
         return plan_steps(str(shown[0][0]))
@@ -128,7 +128,7 @@ def _hiding() -> Iterator[None]:
         yield
     except InvalidInput as error:
         if _TOO_LARGE in error.message:
-            raise InvalidInput("The result is too large: ask for fewer rows or columns.") from None
+            raise InvalidInput("The result is too large: select fewer rows or columns.") from None
         raise InvalidInput(without_addresses(error.message), line=error.line, column=error.column) from None
 
 

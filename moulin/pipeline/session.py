@@ -134,7 +134,7 @@ def start_session(
             spark = builder.getOrCreate()
         except (PySparkException, Py4JError) as error:
             reason = " ".join(str(error).partition("\n\tat ")[0].split())
-            raise FailedPrecondition(f"Spark did not start on {master}; see also what it printed: {reason}") from error
+            raise FailedPrecondition(f"Spark did not start on {master}; see its output too: {reason}") from error
     if not is_local(master):
         ship_package(spark)
     attend_threads(spark)

@@ -102,7 +102,9 @@ class Sessions:
     def _add(self, caller: Caller, id: str) -> ClientSession:
         with self._lock:
             if sum(owner == caller for owner, _ in self._sessions) >= MAX_SESSIONS:
-                raise Unavailable(f"A token has at most {MAX_SESSIONS} sessions at a time: stop one with spark.stop().")
+                raise Unavailable(
+                    f"A token can have at most {MAX_SESSIONS} sessions at a time: stop one with spark.stop()."
+                )
         made = ClientSession(id, self._make(caller))
         with self._lock:
             self._sessions[caller, id] = made

@@ -197,7 +197,7 @@ class StagedScan(Scan):
         )
         if self._hidden.names and draft.added:
             raise InvalidInput(
-                f"Rows that the transaction added have no {self._hidden.names[0]} before it commits: leave it out."
+                f"Rows that the transaction added have no {self._hidden.names[0]} before it commits: remove it."
             )
         self._own = staged._own(self._predicate)
         self._hides: Mapping[int, BitMap64] = dict(draft.positions)

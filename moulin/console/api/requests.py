@@ -115,10 +115,10 @@ class Console:
             if time.monotonic() > end:
                 raise Unavailable(f"This takes longer than {READ_SECONDS:g} seconds: read it with a program instead.")
             if from_thread.run(request.is_disconnected):
-                raise Unavailable("The client is gone.")
+                raise Unavailable("The client has disconnected.")
 
         if not self.reads.acquire(timeout=_READ_WAIT):
-            raise Unavailable(f"{MOST_READS} others read rows just now: ask again in a moment.")
+            raise Unavailable(f"{MOST_READS} other callers are reading rows: retry in a moment.")
         try:
             go_on()
             yield go_on
@@ -151,7 +151,7 @@ def table_of(console: Console, table_id: UUID, *, to_change: bool = False) -> Ta
     entry = console.lake.own_catalog().table_entry(table_id)
     found = console.lake.table(full_name(entry.database, entry.name), read_only=not to_change)
     if found.id != table_id:  # the name was given to another one meanwhile
-        raise NotFound(f"Table {full_name(entry.database, entry.name)} was replaced: look for it again.")
+        raise NotFound(f"Table {full_name(entry.database, entry.name)} was replaced: search for it again.")
     return found
 
 

@@ -230,7 +230,7 @@ def _rows(statement: Statement) -> pa.Table:
         return statement.rows
     if statement.error is not None:
         raise statement.error
-    raise Unavailable(f"The statement is {statement.state}: ask again in a moment.")
+    raise Unavailable(f"The statement is {statement.state}: retry in a moment.")
 
 
 def _shape(one: Statement) -> StatementShape:

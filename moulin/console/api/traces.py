@@ -165,7 +165,7 @@ class Range:
         self.until = time.time_ns() + SECOND if until is None else until
         self.since = max(0, self.until - (HOUR if last is None else last) * SECOND) if since is None else since
         if self.since > self.until:
-            raise InvalidInput("A range of time ends after it begins: give an `until` that is later than `since`.")
+            raise InvalidInput("A time range must end after it starts: use an `until` later than `since`.")
 
 
 RangeOf = Annotated[Range, Depends()]
@@ -239,7 +239,7 @@ def find_traces(
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals:
-        raise InvalidInput(f"An attribute is asked for as key=value, not {text[:100]!r}.")
+        raise InvalidInput(f"An attribute must be given as key=value, not {text[:100]!r}.")
     return key, value
 
 

@@ -87,7 +87,7 @@ def find(moment: Moment, time: int, digest: str, go_on: GoOn) -> Record:
         if one.digest == digest:
             (values,) = to_rows(rows.slice(index, 1))
             return Record(one.time, digest, one.level, values)
-    raise NotFound("This record is not there any more: it was deleted, or its table was cleaned up.")
+    raise NotFound("This record no longer exists: it was deleted, or its table was cleaned up.")
 
 
 def around(

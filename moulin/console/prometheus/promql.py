@@ -254,7 +254,7 @@ class _Parser(Words):
             return Matcher("__name__", "=", self.text())
         label = self.name()
         if not self.at("=", "!=", "=~", "!~"):
-            self.refuse("a label is compared by =, !=, =~ or !~")
+            self.refuse("compare a label with =, !=, =~ or !~")
         return Matcher(label, self.take(), self.text())
 
     def _duration(self) -> int:

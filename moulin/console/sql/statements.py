@@ -159,7 +159,7 @@ class Statements:
         self._submit(made, lambda: self._explain(made))
         if not made.over.wait(_PLAN_SECONDS):
             made.cancelled.set()
-            raise Unavailable("Statements run, and the plan waits for its turn: ask again in a moment.")
+            raise Unavailable("Statements run, and the plan waits for its turn: retry in a moment.")
         if made.error is not None:
             raise made.error
         assert made.plan is not None

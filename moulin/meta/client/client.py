@@ -61,7 +61,7 @@ def stream_registry(lake: Lake) -> MetaRegistry:
     """What a collector asks of the server that a lake is behind."""
     catalog = lake.catalog
     if not isinstance(catalog, ClientCatalog):
-        raise InvalidInput("The lake is not behind a server: ask its catalog.")
+        raise InvalidInput("The lake is not behind a server: use its catalog.")
     return MetaRegistry(catalog.connection, catalog)
 
 

@@ -109,9 +109,9 @@ def from_rpc_error(error: grpc.RpcError) -> MoulinError:
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in text:
         return errors.InvalidInput(f"The message is too large for the server or this client: {text}.")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return errors.Unavailable("The server did not answer in time; whether it did what was asked is not known.")
+        return errors.Unavailable("The server did not answer in time: the outcome of the call is unknown.")
     if code is grpc.StatusCode.UNAVAILABLE:
-        return errors.Unavailable(f"The server cannot be reached: {text or 'no answer'}. Try again.")
+        return errors.Unavailable(f"The server cannot be reached: {text or 'no answer'}. Retry.")
     return _BY_CODE.get(code, MoulinError)(text or f"The server answered {code.name}.")
 
 

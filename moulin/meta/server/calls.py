@@ -118,7 +118,7 @@ class _Call:
         if not context.is_active() or (remaining is not None and remaining <= 0):
             self._end("DEADLINE_EXCEEDED")
             context.abort(
-                grpc.StatusCode.DEADLINE_EXCEEDED, "The deadline passed before the call began; nothing was done."
+                grpc.StatusCode.DEADLINE_EXCEEDED, "The deadline passed before the call started; nothing was done."
             )
 
     def _fail(self, error: Exception, context: Any) -> NoReturn:

@@ -132,7 +132,7 @@ def _refuse_other_pages(scope: Scope) -> None:
         allowed = site == _OWN_PAGE or (site is None and not by_cookie)
     if not allowed:
         raise PermissionDenied(
-            "Only pages of this server may use its session: send the token as `authorization: Bearer ...` instead."
+            "Only pages of this server can use its session: send the token as `authorization: Bearer ...` instead."
         )
 
 

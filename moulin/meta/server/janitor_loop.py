@@ -68,7 +68,7 @@ class Janitor:
         try:
             self._catalog.maintenance.give_up_lease(_LEASE, self._owner)
         except MoulinError as error:
-            log.warning("lease not given up", extra={"error": error.message})
+            log.warning("lease not released", extra={"error": error.message})
 
     def run_once(self) -> Report | None:
         """Do what is due; None when another server is the janitor."""
@@ -111,7 +111,9 @@ class Janitor:
                 try:
                     self._catalog.commit([trim])
                 except (Stale, NotFound) as error:
-                    log.info("retention lost a race", extra={"table": found.table, "error": error.message})
+                    log.info(
+                        "retention conflicted with another commit", extra={"table": found.table, "error": error.message}
+                    )
                     continue
                 except Exception as error:  # noqa: BLE001 - one table that fails stops no other
                     report.failures.append(f"retention of {found.table}: {_reason(error)}")

@@ -31,11 +31,11 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._calls = Counter("moulin_calls", "Calls that have ended.", ["method", "code"], registry=self.registry)
+        self._calls = Counter("moulin_calls", "Finished calls.", ["method", "code"], registry=self.registry)
         self._seconds = Histogram(
-            "moulin_call_seconds", "How long calls took.", ["method"], buckets=_SECONDS, registry=self.registry
+            "moulin_call_seconds", "Duration of calls.", ["method"], buckets=_SECONDS, registry=self.registry
         )
-        self._running = Gauge("moulin_calls_running", "Calls that run now.", registry=self.registry)
+        self._running = Gauge("moulin_calls_running", "Running calls.", registry=self.registry)
 
     def started(self, method: str) -> None:
         self._running.inc()

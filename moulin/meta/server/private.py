@@ -28,7 +28,7 @@ class OneToken:
 
     def authenticate(self, token: str) -> Caller:
         if not hmac.compare_digest(token.encode(), self.secret.encode()):
-            raise Unauthenticated("The token is not known to this server.")
+            raise Unauthenticated("Unknown token.")
         return self._caller
 
 

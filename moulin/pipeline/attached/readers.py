@@ -94,7 +94,7 @@ class LakeStreamReader(DataStreamReader):
         if name is None:
             return super().table(tableName)
         raise Unsupported(
-            "A stream of a table of the lake is its changes: use spark.readStream.format('moulin')"
+            "To stream the changes of a table of the lake, use spark.readStream.format('moulin')"
             f".option('lake', {self._moulin.lake.uri!r}).option('changes_since', 'now').load({full_name(*name)!r})."
         )
 

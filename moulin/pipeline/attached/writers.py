@@ -117,7 +117,7 @@ class LakeWriter(DataFrameWriter):
         if partitionBy is not None:
             self.partitionBy(partitionBy)
         if self._mode not in _MODES:
-            raise InvalidInput(f"The mode of a write is append, overwrite, ignore or error, not {self._mode!r}.")
+            raise InvalidInput(f"The mode of a write must be append, overwrite, ignore or error, not {self._mode!r}.")
         save(self._moulin.lake, ".".join(found), self._df, _MODES[self._mode], partition_by=self._partitions)
 
     def insertInto(self, tableName: str, overwrite: bool | None = None) -> None:  # noqa: N802, N803
@@ -140,7 +140,7 @@ class LakeWriterV2(DataFrameWriterV2):
 
     def using(self, provider: str) -> DataFrameWriterV2:
         if provider.lower() != "moulin":
-            raise Unsupported(f"Tables of the lake have one format: leave out using({provider!r}).")
+            raise Unsupported(f"Tables of the lake have one format: remove using({provider!r}).")
         return self
 
     def tableProperty(self, property: str, value: Any) -> DataFrameWriterV2:  # noqa: N802

@@ -223,7 +223,7 @@ def _check(message: Message, counted: Iterator[int], cases: int = 0) -> None:
         if not _is_allowed(name, field.name):
             raise _refusal(f"{short}.{field.name}")
         if field.is_repeated and field.message_type is not None and len(value) > MAX_LIST:
-            raise InvalidInput(f"A query lists at most {MAX_LIST} values: put them into a table, and join it.")
+            raise InvalidInput(f"A query can list at most {MAX_LIST} values: put them into a table, and join it.")
         for part in _messages(field, value):
             _check(part, counted, cases)
     bounds = _BOUNDS.get(short)
@@ -259,18 +259,18 @@ def _refusal(field: str) -> Exception:
     if reason is None and field.startswith("Catalog."):
         reason = _ASK_TABLE
     if reason is None:
-        return Unsupported(f"This server does not take {field} of Spark Connect: use SQL over tables of the lake.")
-    return PermissionDenied(f"This server does not take {field} of Spark Connect: {reason}.")
+        return Unsupported(f"This server does not support {field} of Spark Connect: use SQL over tables of the lake.")
+    return PermissionDenied(f"This server does not support {field} of Spark Connect: {reason}.")
 
 
 def _check_pivot(pivot: Any) -> None:
     if not pivot.values:
-        raise InvalidInput("Name the values of the pivot: pivot(column, [value, ...]).")
+        raise InvalidInput("Give the values of the pivot: pivot(column, [value, ...]).")
 
 
 def _check_partitions(message: Any) -> None:
     if message.num_partitions > MAX_PARTITIONS:
-        raise InvalidInput(f"Ask for at most {MAX_PARTITIONS} partitions, not {message.num_partitions}.")
+        raise InvalidInput(f"Use at most {MAX_PARTITIONS} partitions, not {message.num_partitions}.")
 
 
 def check_schema(text: str) -> None:
@@ -280,12 +280,12 @@ def check_schema(text: str) -> None:
 
     def pairs(found: list[tuple[str, Any]]) -> None:
         if ("type", "udt") in found:
-            raise PermissionDenied("Columns have types of Spark's own, not types that a class defines.")
+            raise PermissionDenied("Columns must have Spark's own types, not user-defined types.")
 
     try:
         json.loads(text, object_pairs_hook=pairs)
     except (ValueError, RecursionError):
-        raise InvalidInput("The schema is not JSON that can be read.") from None
+        raise InvalidInput("The schema is not valid JSON.") from None
 
 
 def _check_rows(relation: Any) -> None:
@@ -302,14 +302,14 @@ def _check_arguments(sql: Any) -> None:
     check_text(sql.query if isinstance(sql, pb.SQL) else sql.sql)
     for value in (*sql.named_arguments.values(), *sql.pos_arguments):
         if value.WhichOneof("expr_type") != "literal":
-            raise PermissionDenied("The args of a query are plain values, not expressions.")
+            raise PermissionDenied("The args of a query must be plain values, not expressions.")
 
 
 def _check_with_relations(message: Any) -> None:
     if message.root.WhichOneof("rel_type") != "sql" or any(
         one.WhichOneof("rel_type") != "subquery_alias" for one in message.references
     ):
-        raise Unsupported("This server takes sub-queries in SQL alone: write the query as SQL.")
+        raise Unsupported("This server supports sub-queries only in SQL: write the query as SQL.")
 
 
 _BOUNDS = {

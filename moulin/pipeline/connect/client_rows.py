@@ -43,7 +43,7 @@ def check_rows(data: bytes) -> None:
                 batch.validate(full=True)
     except (pa.ArrowException, struct.error, OSError) as error:
         reason = str(error).partition("\n")[0]
-        raise InvalidInput(f"The rows of the client are not Arrow that can be read: {reason}") from None
+        raise InvalidInput(f"The rows of the client are not valid Arrow: {reason}") from None
 
 
 def _check_messages(data: bytes) -> None:
@@ -57,7 +57,7 @@ def _check_messages(data: bytes) -> None:
         table = _Table.root(message.metadata.to_pybytes())
         kind = table.byte(1)
         if kind == _DICTIONARY or (kind == _BATCH and table.table(2).has(_COMPRESSION)):
-            raise InvalidInput("The client sent compressed rows: send them plain.")
+            raise InvalidInput("The client sent compressed rows: send them uncompressed.")
 
 
 def _check_type(kind: pa.DataType, *, may_be_null: bool) -> None:

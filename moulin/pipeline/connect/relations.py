@@ -94,7 +94,7 @@ class Relations:
         try:
             frame = _COMPUTED[kind](self, getattr(message, kind))
         except PySparkException as error:
-            raise InvalidInput(f"Spark refuses the query: {str(error).strip().partition(chr(10))[0]}") from None
+            raise InvalidInput(f"Spark rejects the query: {str(error).strip().partition(chr(10))[0]}") from None
         database, name, named = self._guard.place(frame)
         self._frames.append(named)
         placed = pb.Relation(common=message.common)
@@ -118,7 +118,7 @@ class Relations:
         columns = []
         for alias in message.aliases:
             if len(alias.name) != 1:
-                raise InvalidInput("withColumns takes one name for each column.")
+                raise InvalidInput("withColumns needs one name for each column.")
             columns.append((alias.name[0], self._planner.expression(alias.expr)))
         return self._guard.catalyst.with_columns(self.plan(message.input), columns)
 
@@ -183,7 +183,7 @@ class Relations:
     def _to_schema(self, message: pb.ToSchema) -> DataFrame:
         schema = proto_schema_to_pyspark_data_type(message.schema)
         if not isinstance(schema, StructType):
-            raise InvalidInput("A schema has columns.")
+            raise InvalidInput("A schema needs columns.")
         return self._input(message).to(schema)
 
     def _crosstab(self, message: pb.StatCrosstab) -> DataFrame:

@@ -47,14 +47,14 @@ class Settings:
         """Raises NotFound when there is none, and PermissionDenied for one that may not be seen."""
         value = self.find(key)
         if value is None:
-            raise NotFound(f"[SQL_CONF_NOT_FOUND] There is no setting {key}.")
+            raise NotFound(f"[SQL_CONF_NOT_FOUND] Setting {key} does not exist.")
         return value
 
     def find(self, key: str) -> str | None:
         if key in self._fixed:
             return self._fixed[key]
         if key not in SETTABLE and (not _READABLE.match(key) or _HIDDEN.search(key)):
-            raise PermissionDenied(f"The setting {key} is not shown to clients.")
+            raise PermissionDenied(f"The setting {key} cannot be read by clients.")
         try:
             return self._conf.get(key)
         except PySparkException:
@@ -70,7 +70,7 @@ class Settings:
         try:
             self._conf.set(key, value)
         except PySparkException as error:
-            raise InvalidInput(f"Spark refuses the setting: {str(error).strip().partition(chr(10))[0]}") from None
+            raise InvalidInput(f"Spark rejects the setting: {str(error).strip().partition(chr(10))[0]}") from None
 
     def unset(self, keys: Iterable[str]) -> None:
         for key in keys:

@@ -26,7 +26,7 @@ class StuckStreams:
             said = self._said.pop(lag.stream_id, None)
             if lag.gap is None:
                 if said is not None:
-                    self._announce(f"Stream {lag.stream_id} goes on behind baby segment {said[0]}.")
+                    self._announce(f"Stream {lag.stream_id} continues after baby segment {said[0]}.")
             elif said is None or said[0] != lag.gap.offset or now - said[1] >= _REMIND_SECONDS:
                 self._announce(f"{gap_advice(lag)} (stuck for {lag.gap.seconds(time.time_ns()):,.0f} s)")
                 self._said[lag.stream_id] = (lag.gap.offset, now)

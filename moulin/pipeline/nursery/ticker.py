@@ -46,7 +46,7 @@ def start(
                 report = nursery.run_once()
                 on_batch(report)
         except MoulinError as error:
-            _log.warning("A batch of the nursery failed and is tried again: %s", error.message)
+            _log.warning("A batch of the nursery failed and will be retried: %s", error.message)
 
     ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
     writer = ticks.writeStream.queryName(NAME).option("checkpointLocation", checkpoint).foreachBatch(tick)

@@ -99,5 +99,5 @@ class MoulinSource(DataSource):
 
         with in_one_sentence():
             if self.options.get("query_id") is not None:
-                raise InvalidInput("The option query_id is for writeStream.")
+                raise InvalidInput("The option query_id is only for writeStream.")
             return TableSourceWriter(source_to_write(self.options), schema, overwrite, WriteOptions.of(self.options))

@@ -118,7 +118,7 @@ class Resolver:
             if reference.is_target:
                 continue
             if lake_only and reference.part in WITH_ADDRESSES:
-                raise PermissionDenied(f"A safe query cannot see where files are: leave out .{reference.part}.")
+                raise PermissionDenied(f"A safe query cannot see the addresses of files: remove .{reference.part}.")
             try:
                 with readable(full_name(reference.database, reference.name)):
                     frames[reference] = self._resolve(reference, version, lane, hidden=hidden)

@@ -66,7 +66,7 @@ class TaskNumbers:
     def of(self, task: int) -> NumberSource:
         """Those of one task. An attempt that runs again uses the same numbers, but other file names."""
         if task >= _TASKS:
-            raise FailedPrecondition(f"The DataFrame has more than {_TASKS} partitions; coalesce it first.")
+            raise FailedPrecondition(f"The DataFrame has more than {_TASKS} partitions: coalesce it first.")
         numbers = iter(range(self.first + task * _NUMBERS, self.first + (task + 1) * _NUMBERS))
 
         def following() -> int:
@@ -212,7 +212,7 @@ def frame_arrow_schema(columns: StructType) -> pa.Schema:
     try:
         return spark_arrow_schema(columns)
     except PySparkException as error:
-        raise InvalidInput(f"The DataFrame has a column whose type no table can hold: {str(error)[:300]}.") from None
+        raise InvalidInput(f"The DataFrame has a column with an unsupported type: {str(error)[:300]}.") from None
 
 
 def check_columns(schema: Schema, columns: StructType) -> None:

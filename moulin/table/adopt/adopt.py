@@ -62,7 +62,7 @@ def adopt(
     columns = {column.name for column in state.schema.fields}
     found = find_files(context, source, columns=columns, hive=hive)
     if again and skip_known:
-        raise InvalidInput("Files that the table has had are left out or taken again: choose skip_known or again.")
+        raise InvalidInput("skip_known and again cannot be combined.")
     known = set() if again else set(context.catalog.known_paths(state.id, [file.address for file in found]))
     if known and not skip_known:
         raise known_file(min(known), state.full_name)

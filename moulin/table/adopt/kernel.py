@@ -110,11 +110,11 @@ class _Kernel:
         try:
             return self._look(file)
         except NotFound:
-            raise NotFound(f"{file.address} is not there any more: adopt files that nobody is writing.") from None
+            raise NotFound(f"{file.address} no longer exists: adopt only files that are not being changed.") from None
         except MoulinError:
             raise
         except (pa.ArrowException, OSError, ValueError, IndexError) as error:
-            raise Corrupt(f"{file.address} is not a Parquet file that can be read: {_first_line(error)}.") from None
+            raise Corrupt(f"{file.address} is not a readable Parquet file: {_first_line(error)}.") from None
 
     def _look(self, file: FoundFile) -> AdoptedSegment | None:
         etag = file.etag
@@ -171,13 +171,13 @@ class _Kernel:
             if column.name in values:
                 value = constant(column.field_type, values[column.name], what)
                 if value is None and column.required:
-                    raise InvalidInput(f"{what} is null in its path, and is required.")
+                    raise InvalidInput(f"{what} is required, but null in its path.")
                 found[column.field_id] = value
             elif (default := default_value(column)) is not None:
                 assert isinstance(column.field_type, PrimitiveType)
                 found[column.field_id] = constant_of(column.field_type, default)
             elif column.required:
-                raise InvalidInput(f"{what} is required, and the file does not have it.")
+                raise InvalidInput(f"{what} is required, but missing in the file.")
         return found
 
     def _facts(
@@ -232,7 +232,7 @@ class _Kernel:
             found = known.get(column.field_id)
             nulls = read([column.name]).column(0).null_count if found is None else found.nulls
             if nulls:
-                raise InvalidInput(f"Column {column.name!r} is required, and {where} has {nulls} nulls in it.")
+                raise InvalidInput(f"Column {column.name!r} is required, but has {nulls} nulls in {where}.")
 
     def _times(self, known: Mapping[int, ColumnFacts]) -> tuple[int | None, int | None]:
         """The range of the event time. Where the footer does not say, any time may be in the file."""
@@ -259,9 +259,9 @@ def _first_line(error: Exception) -> str:
 def table_columns(schema: Schema, schemas: Mapping[int, Schema], last_id: int, by: str, extra: str) -> TableColumns:
     """What files are matched with."""
     if by not in ("auto", "name", "id", "own"):
-        raise InvalidInput(f"Columns are matched by 'auto', 'name' or 'id', not by {by!r}.")
+        raise InvalidInput(f"by must be 'auto', 'name' or 'id', not {by!r}.")
     if extra not in ("error", "ignore"):
-        raise InvalidInput(f"Extra columns are an 'error' or are left out with 'ignore', not {extra!r}.")
+        raise InvalidInput(f"extra must be 'error' or 'ignore', not {extra!r}.")
     names: dict[int, set[str]] = {}
     for one in (schema, *schemas.values()):
         for column in one.fields:

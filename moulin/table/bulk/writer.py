@@ -153,8 +153,8 @@ def duplicate_key(key: Key, rows: pa.Table, index: int) -> InvalidInput:
     """The error for a key that comes twice in what may have each only once."""
     value = key.values(rows.slice(index, 1))[0]
     return InvalidInput(
-        f"The key {value!r} comes more than once: keep one row per key, for instance with dropDuplicates"
-        f"({list(key.names)!r}) or a window over what tells the newest."
+        f"The key {value!r} appears more than once: keep one row per key, for example with dropDuplicates"
+        f"({list(key.names)!r}) or a window function that selects the newest."
     )
 
 

@@ -85,6 +85,5 @@ def after_commit() -> Iterator[None]:
         raise
     except MoulinError as error:
         raise Unavailable(
-            f"The change was committed, and what followed failed: {error.message} Look at the table "
-            "before repeating it."
+            f"The change was committed, but a later step failed: {error.message} Check the table before repeating it."
         ) from error

@@ -246,7 +246,8 @@ def _vector_id(segment: LiveSegment) -> int:
 
 def _retry(change: DataChange, segment: int) -> Stale:
     return Stale(
-        f"The {change.kind} lost a race: rows of segment {segment} are gone since version {change.read_version}. "
+        f"The {change.kind} conflicts with another commit: rows of segment {segment} were removed since version "
+        f"{change.read_version}. "
         "Read the table again and retry.",
         Verdict.RETRY,
         requirement=f"segment {segment}",

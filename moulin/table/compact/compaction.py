@@ -95,7 +95,7 @@ def _require_none_failed(context: Context, state: TableState) -> None:
         raise FailedPrecondition(
             f"{sum(one.segments for one in failed)} segments of {state.full_name} were not compacted: merge task "
             f"{task.id} holds {task.segments} of them and failed {task.failures} times, last with: {task.last_error} "
-            "Mend that, then let it be tried again with `moulin task release`, or free its segments with `moulin task "
+            "Fix that, then retry it with `moulin task release`, or free its segments with `moulin task "
             "delete`. The other segments were compacted."
         )
 
@@ -134,7 +134,7 @@ def _verify(context: Context, change: CompactionChange) -> None:
             while piece := source.read(_CHUNK):
                 digest.update(piece)
         if digest.digest() != facts.sha256:
-            raise Corrupt(f"{facts.path} is not what was written there: nothing was moved. Look at the base path.")
+            raise Corrupt(f"{facts.path} differs from what was written: nothing was moved. Check the base path.")
 
 
 def fold(context: Context, state: TableState) -> Compaction:

@@ -36,7 +36,7 @@ def compact_if_due(context: Context, state: TableState, added: Sequence[SegmentF
     try:
         mine.waits = _compact(context, state.id, numbers, reached) < reached // 2
     except MoulinError as error:
-        log.warning("Inline segments of %s wait for their compaction: %s", state.full_name, error)
+        log.warning("Inline segments of %s could not be compacted: %s", state.full_name, error)
     except Exception:
         log.exception("Inline segments of %s wait for their compaction", state.full_name)
 

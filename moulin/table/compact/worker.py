@@ -82,9 +82,7 @@ class CompactionWorker:
             give_back(self._context.catalog, claimed.claim)
             if self._is_stopping():
                 return None
-            raise Fenced(
-                f"Merge task {claimed.claim.task_id} was taken from this worker; it is left to others."
-            ) from None
+            raise Fenced(f"Merge task {claimed.claim.task_id} was taken over by another worker.") from None
         except Exception as error:
             reason = error.message if isinstance(error, MoulinError) else f"{type(error).__name__}: {error}"
             with suppress(MoulinError):  # the lease ends by itself; what went wrong first is what counts
@@ -130,7 +128,7 @@ class CompactionWorker:
         state = catalog.table_by_id(claimed.table_id)
         live = catalog.segments_by_number(claimed.table_id, claimed.inputs, state.version)
         if len(live) < len(claimed.inputs):
-            raise Conflict("Inputs of the merge task are gone; it is planned again from what there is.")
+            raise Conflict("Inputs of the merge task no longer exist; it will be planned again.")
         group = Group(tuple(live[number] for number in sorted(live)), claimed.level)
         size = effective(catalog.config, state.properties).merge_segment_bytes
         change = compact_group(self._context, state, group, size, self._runner, claimed.claim, stopped)

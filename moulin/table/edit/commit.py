@@ -72,7 +72,7 @@ def _apply_held(context: Context, keyed: KeyedTable, compute: Compute, summary: 
         fresh = [value for value in own if drafts.numbers[value] not in known]
         with keyed.held(fresh) as (now, more):  # regions that did not exist when the statement began
             if not plan.bulk.spec.is_as(now.spec):
-                raise Conflict("The regions of the table changed during the write; try again.")
+                raise Conflict("The regions of the table changed during the write: retry.")
             whole = UpsertDraft()
             for number, draft in drafts.by_region.items():
                 whole.unite(draft, number)

@@ -208,7 +208,7 @@ def _check_unchanged(rule: MergeRule, rows: pa.Table) -> None:
     held = true_for(rule.unchanged, rows, rows.num_rows, rule.what)
     if held is not None and not np.asarray(held).all():
         raise InvalidInput(
-            f"{rule.what} would change the key of a row: match rows by the key, or name the columns to set."
+            f"{rule.what} would change the key of a row: match rows by the key, or list the columns to set."
         )
 
 

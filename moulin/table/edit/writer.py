@@ -101,8 +101,8 @@ def _hide(plan: EditPlan, drafts: _Drafts, part: pa.Table, action: Action) -> No
 def matched_twice(plan: EditPlan, segment: int) -> InvalidInput:
     """The error for a row that several edits are about."""
     return InvalidInput(
-        f"More than one source row matches a row of {plan.table} (in segment {segment}): make the source have one row "
-        "for each row that it updates or deletes, for instance with a window over what tells the newest."
+        f"More than one source row matches a row of {plan.table} (in segment {segment}): reduce the source to one "
+        f"row for each row that it updates or deletes, for example with a window function that selects the newest."
     )
 
 

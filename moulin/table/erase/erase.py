@@ -131,7 +131,7 @@ class _Work:
                 return False
             if self._committed(family, question):
                 return True
-        raise Conflict("Others kept changing the table while rows were looked for: nothing was erased. Try again.")
+        raise Conflict("Other writers kept changing the table: nothing was erased. Retry.")
 
     def take_back(self, kind: type[BaseException] | None, *_: object) -> None:
         """After an error: delete what was written and surely not committed."""

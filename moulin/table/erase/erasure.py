@@ -48,7 +48,7 @@ def erase(context: Context, table_id: UUID, where: Where, key: bytes | None) -> 
     if not isinstance(server, Server):
         return _erasure(erase_rows(context, table_id, where), key)
     if not isinstance(where, str):
-        raise InvalidInput("Through a server erase takes its condition as SQL text; 'true' erases every row.")
+        raise InvalidInput("Through a server, the condition of an erase must be SQL text; 'true' erases every row.")
     with ExitStack() as stack:
         _let_go(stack, context, table_id)
         return _erasure(server.erase_rows(table_id, where), key)

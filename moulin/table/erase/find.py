@@ -99,7 +99,7 @@ def read_condition(family: Relatives, table_id: UUID, where: Where) -> Question:
         parse_where(where, mine.schema)
         raise InvalidInput(
             f"The condition names a column of {mine.full_name} that is being filled, or was dropped before it was "
-            "complete: it has no values yet. Name another column, or complete it first."
+            "complete: it has no values yet. Use another column, or complete it first."
         )
     first = readings.get((table_id, mine.schema_id)) or next(iter(readings.values()))
     return Question(readings, first.predicate.outline(), tuple(unread))

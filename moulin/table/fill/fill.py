@@ -94,8 +94,8 @@ class Filler:
         for name in self.names:
             if name not in pending:
                 raise FailedPrecondition(
-                    f"Column {name} of {state.full_name} is not pending any more: it was dropped, or another process "
-                    "has completed it. Look at the table before adding it again."
+                    f"Column {name} of {state.full_name} is no longer pending: it was dropped, or another process "
+                    f"has completed it. Check the table before adding it again."
                 )
         return tuple(pending[name] for name in self.names)
 
@@ -257,8 +257,8 @@ def _goes_on(state: TableState, columns: Sequence[NewColumn], sql: str | None) -
         same = field is not None and arrow_type(field.field_type) == arrow_type(kind)
         if one is None or not same or one.sql != sql:
             raise AlreadyExists(
-                f"Column {name} of {state.full_name} is pending, or columns that are filled with it are, and was begun "
-                "with another type or expression. Go on with the same, or drop it first."
+                f"Column {name} of {state.full_name} is pending, or columns filled with it are, with another type or "
+                f"expression. Use the same, or drop it first."
             )
     return True
 
@@ -273,7 +273,7 @@ def _placeholders(
     ids = sorted(i for name in reads if name in known for i in nested_ids(find_column(state.schema, name)))
     for name, kind in columns:
         if "." in name:
-            raise FailedPrecondition(f"{name} would lie inside a column: only whole columns are filled.")
+            raise FailedPrecondition(f"{name} would be inside a column: only whole columns can be filled.")
         fresh = _free_name(name, known) if again else name  # for the moment in which it gets its id
         changes.append(AddColumn(fresh, kind))
         stored.append(replace(altered(state, changes).schema.find_field(fresh), name=name))

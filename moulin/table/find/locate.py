@@ -48,7 +48,7 @@ class KeyIndexes:
     def index(self, segment: LiveSegment) -> KeyIndex:
         facts = segment.facts
         if not facts.index_size:
-            raise FailedPrecondition(f"Segment {facts.number} has no key index; compact the table to give it one.")
+            raise FailedPrecondition(f"Segment {facts.number} has no key index: compact the table to create one.")
 
         def load() -> KeyIndex:
             path = key_index_of(facts)

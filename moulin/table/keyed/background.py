@@ -118,4 +118,4 @@ class Background:
 
 
 def _broken(error: Exception) -> MoulinError:
-    return Unavailable(f"What was put cannot be flushed ({error}); it is in the log. Mend the cause, or reopen.")
+    return Unavailable(f"Puts cannot be flushed ({error}); they are in the log. Fix the cause, or reopen the table.")

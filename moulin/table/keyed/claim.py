@@ -42,7 +42,7 @@ def claim_region(
     `refresh` are those of the writer; one that is `flushing` gives the region up at once.
     """
     if config.log_sync not in _SYNC:
-        raise InvalidInput(f"log_sync is one of {', '.join(_SYNC)}, not {config.log_sync!r}.")
+        raise InvalidInput(f"log_sync must be one of {', '.join(_SYNC)}, not {config.log_sync!r}.")
     name = owner.this_process(config.log_sync, flushing=flushing)
     folder = log_folder(context, table_id, found.number, config)
     if folder is None:
@@ -105,13 +105,13 @@ def check_left(reader: LogReader, found: Region, firsts: Sequence[int]) -> None:
         return
     if not firsts:
         raise Corrupt(
-            f"The log {reader.name} is gone, and {found.owner} did not flush all that it had put: restore its files "
-            "from a copy, or set log_folder to where they are. Table.forget_lost_logs() goes on without those rows."
+            f"The log {reader.name} is missing, but {found.owner} did not flush all its puts: restore its files from "
+            f"a copy, or set log_folder to their folder. Table.forget_lost_logs() discards those rows."
         )
     if owner.syncs_always(found.owner) and (last := reader.last(firsts)) < found.covered:
         raise Corrupt(
-            f"The log {reader.name} ends at position {last}, and segments have all up to {found.covered}: it was cut "
-            "short. Restore its files from a copy; Table.forget_lost_logs() goes on without what it lacks."
+            f"The log {reader.name} ends at position {last}, but segments have rows up to {found.covered}: it was "
+            "truncated. Restore its files from a copy, or discard the missing rows with Table.forget_lost_logs()."
         )
 
 

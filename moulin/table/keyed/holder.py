@@ -74,7 +74,7 @@ class RegionHolder(KeyedReader):
             return writer
 
     def _divided(self) -> Divided:
-        return Divided(f"The regions of {self._seen.state.full_name} changed during the write; try again.")
+        return Divided(f"The regions of {self._seen.state.full_name} changed during the write: retry.")
 
     def _claim(self, region: Region, *, flushing: bool = False) -> RegionWriter:
         return claim_region(

@@ -122,7 +122,7 @@ class KeyedTable(LogSettler):
         if sole is not None:
             return sole
         if not isinstance(row, Mapping):
-            raise InvalidInput(f"put takes a row as a dict, not {type(row).__name__}.")
+            raise InvalidInput(f"put needs a row as a dict, not {type(row).__name__}.")
         missing = [name for name in self.key.names if name not in row]
         if missing:
             raise InvalidInput(f"The row lacks the key column {missing[0]}.")
@@ -232,7 +232,7 @@ class KeyedTable(LogSettler):
             except FailedPrecondition as error:
                 if uses:
                     raise
-                raise Conflict(f"Table {seen.state.full_name} was first written just now; try again.") from error
+                raise Conflict(f"Table {seen.state.full_name} was first written just now: retry.") from error
             finally:  # whether or not it came to that, the next write of a region asks the catalog
                 self._end_held(held)
 
@@ -251,7 +251,7 @@ class KeyedTable(LogSettler):
         catalog, deadline = self._context.catalog, time.monotonic() + self._context.config.lock_seconds
         while catalog.published_version() < version:
             if time.monotonic() > deadline:
-                raise Unavailable(f"The manifest of version {version} is not in storage yet; try again in a moment.")
+                raise Unavailable(f"The manifest of version {version} is not in storage yet: retry in a moment.")
             with suppress(FailedPrecondition):  # a server does it by itself
                 self._context.own_catalog().publisher.publish()
             time.sleep(0.02)
@@ -263,7 +263,7 @@ class KeyedTable(LogSettler):
         if not self._holding.acquire(timeout=seconds if reserved else -1):
             raise Conflict(
                 f"Table {self._seen_now().state.full_name} is being changed by another thread, which did not finish "
-                f"within {seconds:g} s (lock_seconds). Nothing was changed: try again."
+                f"within {seconds:g} s (lock_seconds). Nothing was changed: retry."
             )
         try:
             if self._reserved and not reserved:

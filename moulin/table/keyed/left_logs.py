@@ -114,7 +114,7 @@ def regions_in_logs(store: Store, config: Config, state: TableState) -> list[Reg
         try:
             key = None if not spec.is_split else _first_key(reader, firsts, state)
         except (MoulinError, KeyError) as error:
-            log.warning("a log is left out: %s", error, extra={"table": str(state.id), "region": number})
+            log.warning("a log was skipped: %s", error, extra={"table": str(state.id), "region": number})
             continue
         if spec.is_split is (key is not None) and (spec.sole == ()) is (number == 0):
             value = spec.value_of(key)

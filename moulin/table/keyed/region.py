@@ -170,7 +170,7 @@ class RegionWriter:
             try:
                 row = dict(row)
             except (TypeError, ValueError):
-                raise InvalidInput(f"put takes a row as a dict, not {type(row).__name__}.") from None
+                raise InvalidInput(f"put needs a row as a dict, not {type(row).__name__}.") from None
         self.put_rows([row], look_closer=True)
 
     def put_rows(self, rows: Sequence[Any], *, look_closer: bool = False) -> None:
@@ -217,7 +217,7 @@ class RegionWriter:
                     for part, values in zip(parts, keys, strict=True):
                         self._active.put_batch(values, part)
         if not position:
-            raise Conflict("The schema of the table changed while rows were put; try again.")
+            raise Conflict("The schema of the table changed during the put: retry.")
         self._acknowledge(position)
 
     def _refuse_filling(self, parts: Sequence[pa.RecordBatch]) -> None:
@@ -225,8 +225,7 @@ class RegionWriter:
         for name in self._filling:
             if any(part.column(name).null_count < part.num_rows for part in parts if name in part.schema.names):
                 raise FailedPrecondition(
-                    f"Column {name} is being filled and cannot be written yet: leave it out, or wait until it is "
-                    "complete."
+                    f"Column {name} is being filled and cannot be written yet: omit it, or wait until it is complete."
                 )
 
     def delete(self, keys: Sequence[Any]) -> None:
@@ -379,8 +378,8 @@ class RegionWriter:
             if self._paused:
                 if self._pauser == threading.get_ident():
                     raise FailedPrecondition(
-                        "The table is being changed by this very thread, in a transaction or by a call that reads its "
-                        "rows from it: put rows through tx.table(...).append, or afterwards."
+                        "The table is being changed by this thread, in a transaction or in a call that reads from "
+                        "this generator: put rows through tx.table(...).append, or afterwards."
                     )
                 self._room.wait()
             else:
@@ -424,7 +423,7 @@ class RegionWriter:
                 stopped = True
                 if time.monotonic() - begun > self._config.stall_seconds:
                     raise Unavailable(
-                        f"The table cannot keep up: {len(self.memtables) - 1} memtables wait and level 0 has "
+                        f"The table cannot keep up: {len(self.memtables) - 1} memtables are waiting and level 0 has "
                         f"{self._level0()} segments; nothing was written. Write more slowly, run compact(), or raise "
                         "memtable_stop and level0_stop."
                     )

@@ -68,9 +68,9 @@ class LogSettler(RegionHolder):
             self.settle()
         for region in self._missed():
             raise Unavailable(
-                f"Rows of {self._seen.state.full_name} are in no version: {region.owner} has taken over the log of "
+                f"Rows of {self._seen.state.full_name} are in no version yet: {region.owner} has taken over the log of "
                 f"region {region.number} and flushes nothing of it since {self._context.config.lock_seconds:g} s "
-                "(lock_seconds). Wait for that process or end it; get and scan show the rows."
+                "(lock_seconds). Wait for that process or stop it; get and scan show the rows."
             )
 
     def _missed(self) -> list[Region]:
@@ -143,7 +143,7 @@ class LogSettler(RegionHolder):
         Raises Fenced when another process was faster.
         """
         if self._context.catalog.region_epoch(self.id, region.number) != region.epoch:  # do not disturb that process
-            raise Fenced(f"Another process has claimed region {region.number} of the table: look at it again.")
+            raise Fenced(f"Another process has claimed region {region.number} of the table: check again.")
         try:
             writer = self._claim(region, flushing=True)
         except FailedPrecondition:

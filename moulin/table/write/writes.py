@@ -99,9 +99,7 @@ def prepare_delete(
 def parse_delete(where: Where, state: TableState) -> Predicate:
     """The condition of a delete, which must be given."""
     if where is None:
-        raise InvalidInput(
-            "delete_where needs a condition; to remove all rows use overwrite with none, or where='true'."
-        )
+        raise InvalidInput("delete_where needs a condition: to delete all rows, use where='true'.")
     return parse_where(where, state.schema)
 
 

@@ -228,7 +228,7 @@ def test_tasks_of_dropped_tables_and_of_gone_inputs_are_not_handed_out(shop: Sho
     task = shop.claim()
     assert len(task.segments) == 2, "the segment that is gone is left out"
     shop.table.overwrite([])
-    assert "lost a race" in shop.complete(task).error.message
+    assert "conflicts with another commit" in shop.complete(task).error.message
     assert shop.ids() == []
 
 

@@ -145,7 +145,7 @@ REFUSED = [
     ("alter table shop.orders alter column region set default 1", "does not fit"),
     ("alter table shop.orders unset tblproperties ('nothing')", "no property"),
     ("alter table shop.orders set tblproperties ('sort_by' = 'id')", "WRITE ORDERED BY"),
-    ("alter table shop.orders set tblproperties ('event_time' = 'id')", "when a table is made"),
+    ("alter table shop.orders set tblproperties ('event_time' = 'id')", "when a table is created"),
     ("alter table shop.orders set tblproperties ('moulin.nothing' = 'id')", "Unknown property"),
     ("alter table shop.orders add partition field days(nothing)", "no column 'nothing'"),
     ("alter table shop.orders drop partition field days(ts)", "not partitioned by day"),

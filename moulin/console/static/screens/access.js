@@ -8,7 +8,7 @@ import { moment, plain } from "../text.js";
 
 export default function Access() {
   if (!me.value.tokens) {
-    return html`<h1>Access</h1><p class="notice">This server asks for no tokens: whoever reaches it may do everything. It listens on this
+    return html`<h1>Access</h1><p class="notice">This server requires no tokens: everyone has full access. It listens on this
       machine alone; set <code>auth</code> to <code>on</code> in <code>[serve]</code> of moulin.toml to ask for them.</p>`;
   }
   if (!may("admin")) {

@@ -354,7 +354,7 @@ def _lock(folder: Path) -> int:
         if not _locked(fd):
             holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
             raise Fenced(
-                f"The log {folder} is open in process {holder}: close it there, or stop that process, then try again."
+                f"The log {folder} is open in process {holder}: close it there, or stop that process, then retry."
             )
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
@@ -390,7 +390,7 @@ def _at_open(folder: Path) -> Iterator[None]:
         what = f"The log {folder} cannot be opened ({error.strerror})"
         if error.errno in _LASTING:
             raise FailedPrecondition(f"{what}: make its folder writable, or choose another.") from error
-        raise Unavailable(f"{what}: make room or mend the disk, then open the table again.") from error
+        raise Unavailable(f"{what}: free space or repair the disk, then open the table again.") from error
 
 
 def _cut(path: Path, size: int) -> None:

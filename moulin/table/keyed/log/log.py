@@ -72,8 +72,8 @@ def failed(name: str, what: str, reason: object) -> Death:
     """A write or sync did not succeed."""
     return Death(
         Unavailable,
-        f"The log {name} could not be {what} ({reason}), so it takes no more writes. Mend the cause, then open the "
-        "table again: what was acknowledged is there.",
+        f"The log {name} could not be {what} ({reason}), so it accepts no more writes. Fix the cause, then open the "
+        f"table again: acknowledged writes are kept.",
     )
 
 
