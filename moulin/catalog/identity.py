@@ -1,4 +1,4 @@
-"""Which lake a catalog and a storage root belong to: the marker in storage, and the row in the catalog."""
+"""The identity of a lake: the marker in storage, and the row in the catalog."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BLOCK = 1_000_000
 
 
 def read_marker(store: Store) -> dict[str, object] | None:
-    """The file that says which lake a storage root holds, None where there is none."""
+    """The marker that identifies the lake of a storage root; None if there is none."""
     try:
         data = store.get(paths.marker())
     except NotFound:
@@ -43,12 +43,14 @@ def write_marker(store: Store, lake_uuid: UUID) -> None:
 
 
 def beyond(number: int) -> int:
-    """Where a recovery goes on counting: a round number, with room for what was handed out but not seen in storage."""
+    """The next number after a recovery: a round number, leaving room for numbers that were allocated but are not in
+    storage.
+    """
     return (number // _BLOCK + 2) * _BLOCK
 
 
 def first_of_life(version: int) -> int:
-    """The version that the life of the catalog which wrote `version` began with, if it was recovered ever."""
+    """The first version of the incarnation that wrote `version`, if the lake was ever recovered."""
     return version // _BLOCK * _BLOCK
 
 
@@ -59,7 +61,7 @@ def lost_catalog(store: Store) -> FailedPrecondition:
 
 
 def identify(pool: Pool, store: Store, marker: Mapping[str, object] | None) -> UUID:
-    """The id of the lake, given to it now if catalog and storage are new. A pair that does not belong is refused."""
+    """The id of the lake, created if catalog and storage are new. A mismatch raises an error."""
     with pool.unordered() as connection:
         lock_lake(pool, connection)
         row = connection.execute(sa.select(s.lake)).first()
@@ -86,7 +88,7 @@ def identify(pool: Pool, store: Store, marker: Mapping[str, object] | None) -> U
 
 
 def lock_lake(pool: Pool, connection: sa.Connection) -> None:
-    """Keep others from making or recovering the lake at the same time."""
+    """Prevent others from creating or recovering the lake at the same time."""
     if not pool.is_sqlite:
         connection.execute(sa.text("LOCK TABLE lake IN SHARE ROW EXCLUSIVE MODE"))
 

@@ -1,8 +1,8 @@
-"""What a commit brings, checked before a row names it: paths, numbers, sizes and texts, whoever sends them.
+"""Checks the contents of every commit before they are stored: paths, numbers, sizes and strings.
 
-A row that names an object lets clean-up delete that object one day, and recovery replays every number. So each path has
-the shape that belongs to its table and number, each segment number was handed out and is free, and every other number
-lies within limits. `check` is pure; `check_numbers` asks the catalog, once for a few hundred segments.
+Clean-up may later delete every object in a row, and recovery replays every number. So each path must have the form for
+its table and number, each segment number must be allocated and free, and every other number must be within limits.
+`check` is pure; `check_numbers` queries the catalog, once for a few hundred segments.
 """
 
 # Decisions: docs/decisions/0190
@@ -43,9 +43,9 @@ from moulin.storage.file_kinds import FileKind, KnownFile, identify, require
 MAX_ROWS: Final = (1 << 31) - 1
 """Rows of one segment."""
 MAX_SIZE: Final = 1 << 48
-"""Bytes of one object: more than any store takes."""
+"""Bytes of one object: more than any store supports."""
 MAX_COUNT: Final = 1 << 62
-"""Row ids, positions in a log, and sums: half of what a column holds, so that adding two never overflows."""
+"""Row ids, log positions, and sums: half of the column's range, so that adding two never overflows."""
 MAX_ELEMENTS: Final = 1 << 16
 """Elements of the Parquet schema of an adopted file."""
 _MAX_LOCATION: Final = 4096
@@ -53,7 +53,7 @@ _MAX_FIELD_ID: Final = (1 << 31) - 1
 _MAX_BOUND: Final = 1 << 16
 _MAX_SUMMARY: Final = 1 << 20
 _HASH_BYTES: Final = 32
-_MAX_INLINE: Final = 1 << 22  # bytes of an inline segment: a catalog is no place for large ones
+_MAX_INLINE: Final = 1 << 22  # maximum bytes of an inline segment
 INDEX_KINDS: Final = ("btree", "bloom", "bitmap", "label_list")
 FIGURES: Final = frozenset(
     {
@@ -66,11 +66,11 @@ FIGURES: Final = frozenset(
         "deleted-records",
     }
 )
-"""Keys of a commit's summary that the catalog counts itself."""
+"""Keys of a commit's summary that the catalog computes itself."""
 
 
 def check(commit: TableCommit) -> None:
-    """Refuse a commit whose paths, numbers or texts no writer of the lake makes: InvalidInput."""
+    """Reject a commit with invalid paths, numbers or strings: InvalidInput."""
     if counted := FIGURES.intersection(commit.summary):
         raise InvalidInput(f"{min(counted)!r} is computed by the catalog: remove it from the summary.")
     check_texts(commit.summary, "summary", _MAX_SUMMARY)
@@ -111,7 +111,7 @@ _ADOPTED = KnownFile(FileKind.ADOPTED, None)
 
 
 def check_segment(table_id: UUID, facts: SegmentFacts) -> None:
-    """Refuse the facts of a segment that cannot be one of this table."""
+    """Reject the facts of a segment that cannot belong to this table."""
     if facts.adopted is None:
         require(facts.path, FileKind.SEGMENT, table_id, facts.number)
     else:
@@ -143,7 +143,7 @@ def check_segment(table_id: UUID, facts: SegmentFacts) -> None:
 
 
 def _check_adopted(table_id: UUID, facts: SegmentFacts, adopted: AdoptedFile) -> None:
-    """A file of somebody else: its path makes nobody delete it, whatever it is."""
+    """An adopted file: whatever its path is, it is never deleted."""
     where = f"segment {facts.number}"
     if identify(facts.path) != _ADOPTED or adopted.owner != table_id:
         raise InvalidInput(f"{facts.path[:200]!r} is not a valid path of an adopted file of table {table_id}.")
@@ -252,7 +252,7 @@ def _check_pair(least: Any, most: Any, where: str, what: str) -> None:
 
 
 def check_numbers(change: TableChange, operation: DataOperation) -> None:
-    """Refuse segment numbers that were not handed out, are taken, or were handed out for something else."""
+    """Reject segment numbers that were not allocated, are in use, or were allocated for something else."""
     numbers = [facts.number for facts in operation.added]
     outputs = operation.journal_outputs if isinstance(operation, Compact) else ()
     if not numbers and not outputs:
@@ -280,7 +280,7 @@ def check_numbers(change: TableChange, operation: DataOperation) -> None:
 
 
 def _known(*, one: bool) -> sa.CompoundSelect[Any]:
-    """The counter of segment numbers; those asked for that are taken; and what was handed out around them.
+    """The counter of segment numbers, the given numbers that are in use, and the allocations around them.
 
     They are `numbers`, or the one that is both `low` and `high`.
     """
@@ -311,7 +311,7 @@ def _check_handed_out(numbers: Sequence[int], following: int) -> None:
 
 
 def _staged_for(row: Any, table_id: UUID, task: str | None) -> bool:
-    """Whether numbers that are handed out are for this table, and for the merge task that is being finished, if any."""
+    """Whether allocated numbers belong to this table, and to the merge task being finished, if any."""
     owner, _, attempt = str(row.owner).partition("/")
     return row.table_id == table_id and (not attempt or owner == task)
 
@@ -325,6 +325,6 @@ def _check_staged(numbers: Collection[int], mine: bool) -> None:
 
 
 def check_sums(row: Mapping[str, Any], rows: int, size: int) -> None:
-    """Refuse what would carry a table's row ids or sums out of what the catalog can count."""
+    """Reject commits that would overflow a table's row ids or sums."""
     if row["next_row_id"] + rows > MAX_COUNT or row["bytes"] + size > MAX_COUNT:
         raise InvalidInput(f"A table can have up to {MAX_COUNT} rows and bytes: this commit would exceed that.")

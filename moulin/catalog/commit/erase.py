@@ -1,8 +1,8 @@
-"""Erase: rows that are in no version any more. SQL only, under the counter's lock.
+"""Erase: removes rows from all versions. SQL only, under the counter's lock.
 
 Segments keep their numbers and rows; their facts, files and deletion vectors are replaced in every span that has them,
-of every table that shares them. So no version gains or loses a segment, journals and positions stay right, and the feed
-of older versions is that of a table in which the rows never were. Segments of which all rows are erased are gone.
+of every table that shares them. So no version gains or loses a segment, journals and positions stay valid, and the feed
+of older versions looks as if the rows had never existed. Segments without remaining rows are removed.
 """
 
 # Decisions: docs/decisions/0440
@@ -36,12 +36,13 @@ from moulin.storage import paths
 
 @dataclass(frozen=True, slots=True)
 class PreparedErase:
-    """What an erase has written: scrubbed segments, and a vector for each one that a span of theirs has (0: none).
+    """The files that an erase has written: scrubbed segments, and a vector for each one that a span of theirs has (0:
+    none).
 
-    `owners` are the tables in whose folders the vectors lie. `removed` are segments of which every row goes. All
-    segments that tables of the `family` had at `read_version` were looked at, and those of `examined` that came since,
-    each with the number of its set of column files. `partitions` are those that no segment had then. `sources` are the
-    files that were read, by segment. `columns` are the column files of the segments, by the paths that they had.
+    `owners` are the tables whose folders contain the vectors. `removed` are segments without remaining rows. All
+    segments that tables of the `family` had at `read_version` were searched, and newer ones in `examined`, each with
+    the number of its set of column files. `partitions` are those without segments then. `sources` are the files that
+    were read, by segment. `columns` are the column files of the segments, by the paths that they had.
     """
 
     id: UUID
@@ -61,9 +62,9 @@ class PreparedErase:
 
 @dataclass(slots=True)
 class Erased:
-    """What a commit did: the erasure as manifests hold it, and files that nothing names any more, with their sizes.
+    """The result of a commit: the erasure as stored in manifests, and unreferenced files with their sizes.
 
-    `without_rows` are those among them that hold no values.
+    `without_rows` are those among them without values.
     """
 
     erasure: pb.Erasure
@@ -72,11 +73,13 @@ class Erased:
 
 
 class Moved(Exception):
-    """The tables changed since the erase was prepared: look at what is new, and try again."""
+    """The tables changed since the erase was prepared: search the new segments, and retry."""
 
 
 def family_of(connection: sa.Connection, table_id: UUID) -> frozenset[UUID]:
-    """The tables that may share segments with a table: its base, and all clones of that base; dropped ones, too."""
+    """The tables that may share segments with a table: its base, and all clones of that base, including dropped
+    ones.
+    """
     t = s.tables
     root = connection.execute(sa.select(t.c.base_id).where(t.c.id == table_id)).scalar() or table_id
     clones = connection.execute(sa.select(t.c.id).where(t.c.base_id == root)).scalars()
@@ -85,7 +88,9 @@ def family_of(connection: sa.Connection, table_id: UUID) -> frozenset[UUID]:
 
 
 def apply(draft: Draft, prepared: PreparedErase) -> Erased:
-    """Erase as one version of all tables of the family. Raises Moved when something is new that was not looked at."""
+    """Erase as one version of all tables of the family. Raises Moved if there are new segments that were not
+    searched.
+    """
     connection = draft.connection
     rows = {one: tables.find_by_id(connection, one, dropped_after=-1) for one in _still(connection, prepared)}
     changed = sorted({*(facts.number for facts in prepared.segments), *prepared.removed})
@@ -117,7 +122,7 @@ def apply(draft: Draft, prepared: PreparedErase) -> Erased:
 
 
 def _still(connection: sa.Connection, prepared: PreparedErase) -> list[UUID]:
-    """The tables of the family, which must be those that were looked at; some may have been purged since."""
+    """The tables of the family, which must be the searched ones; some may have been purged since."""
     t = s.tables
     root = sa.select(t.c.id).where(sa.or_(t.c.id.in_(prepared.family), t.c.base_id.in_(prepared.family)))
     found = list(connection.execute(root.order_by(t.c.created_version, t.c.id)).scalars())
@@ -149,7 +154,7 @@ def _require_examined(connection: sa.Connection, prepared: PreparedErase, change
 
 
 def _sums(connection: sa.Connection, row: Any, numbers: Sequence[int]) -> dict[str, int]:
-    """Segments, rows, bytes and inline segments of those among `numbers` that a table has now."""
+    """Segments, rows, bytes and inline segments of a table's current segments in `numbers`."""
     p = s.segment_spans
     levels = [bases.levels(row, s.OPEN - 1)[0]]
     if row.base_id is not None:
@@ -169,18 +174,18 @@ def _sums(connection: sa.Connection, row: Any, numbers: Sequence[int]) -> dict[s
 
 
 def _old_files(connection: sa.Connection, changed: Sequence[int], done: Erased) -> None:
-    """The files that segments have, all of them: what another kind of file would be added to."""
+    """All files of segments. Add new kinds of files here."""
     done.files.update(column_sets.of_segments(connection, changed))
     g = s.segments
     for chunk in chunks(changed):
         for row in connection.execute(sa.select(g).where(g.c.number.in_(chunk))):
-            if not paths.is_adopted(row.path):  # what belongs to somebody else stays, and is named in the report
+            if not paths.is_adopted(row.path):  # adopted files stay, and are listed in the report
                 done.files[row.path] = row.size
     done.files.update((index.path, index.size) for index in key_indexes.of_segments(connection, changed))
 
 
 def _drop_coverage(connection: sa.Connection, changed: Sequence[int], done: Erased) -> None:
-    """Files of secondary indexes hold values: those that cover a changed segment go, with all that they cover."""
+    """Secondary index files contain values: delete those that cover a changed segment, with all their coverage."""
     c, f = s.index_coverage, s.index_files
     found: set[str] = set()
     for chunk in chunks(changed):
@@ -218,7 +223,9 @@ def _replace_vectors(draft: Draft, prepared: PreparedErase, done: Erased) -> Non
 
 
 def _forget_vectors(connection: sa.Connection, segments: Collection[int], done: Erased) -> None:
-    """The vectors that the spans had. Their files, which hold no values, go when they have none of another segment."""
+    """The vectors of the spans. Their files contain no values, and are deleted if they have no vectors of other
+    segments.
+    """
     d = s.deletion_vectors
     files: set[str] = set()
     for chunk in chunks(sorted(segments)):
@@ -273,7 +280,7 @@ def _partitions_of(connection: sa.Connection, removed: Iterable[int]) -> frozens
 
 
 def unused_partitions(connection: sa.Connection, family: Collection[UUID]) -> frozenset[int]:
-    """Partition tuples that no segment has: they hold values of rows that are gone."""
+    """Unused partition tuples, which contain values of removed rows."""
     t, p = s.partitions, s.segment_spans
     used = sa.select(p.c.partition_id).where(p.c.table_id.in_(family))
     query = sa.select(t.c.id).where(t.c.table_id.in_(family), t.c.id.not_in(used))
@@ -297,7 +304,7 @@ def _drop_tasks(connection: sa.Connection, changed: Sequence[int]) -> None:
 
 
 def _drop_projections(connection: sa.Connection, family: Collection[UUID], done: Erased) -> None:
-    """What was written for Iceberg engines holds bounds and partitions; it is made again when asked for."""
+    """Iceberg projections contain bounds and partitions, so they are deleted and rebuilt on demand."""
     f = s.projection_files
     for row in connection.execute(sa.select(f.c.path, f.c.size).where(f.c.table_id.in_(family))):
         done.files[row.path] = row.size
@@ -338,7 +345,7 @@ def _record(
 
 
 def _clean_outbox(connection: sa.Connection, erasure: pb.Erasure) -> None:
-    """Manifests of older versions that are not in storage yet."""
+    """Manifests of older versions that are not yet in storage."""
     scrubber, o = scrubbing.Scrubber(erasure), s.outbox
     for row in connection.execute(sa.select(o).where(o.c.version < erasure.version)).all():
         decoded = codec.decode(row.data, row.path)

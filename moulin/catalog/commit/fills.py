@@ -1,4 +1,4 @@
-"""Column files come and go: fills of pending columns, their completion, and columns that are dropped."""
+"""Changes of column files: fills of pending columns, their completion, and dropped columns."""
 
 # Decisions: docs/decisions/0420, docs/decisions/0421, docs/decisions/0472
 
@@ -37,7 +37,7 @@ _TAKES_VALUES = (DropColumn, CastColumn, WidenColumn)
 
 
 def apply_fill(change: TableChange, operation: Fill) -> None:
-    """Attach column files to segments. Deletion vectors stay as they are; a segment that is gone is left to a retry."""
+    """Attach column files to segments. Deletion vectors do not change; missing segments cause a retry."""
     change.require_nothing_erased()
     files = {file.segment: file for file in operation.files}
     if len(files) != len(operation.files):
@@ -73,7 +73,7 @@ def apply_fill(change: TableChange, operation: Fill) -> None:
 
 
 def replace_columns(change: TableChange, spans: Sequence[tuple[Any, Files]]) -> None:
-    """Close spans, and open others of the same segments and vectors with these column files."""
+    """End spans, and start new ones with the same segments and vectors and these column files."""
     if not spans:
         return
     first = take(change.connection, "vector", len(spans))
@@ -103,7 +103,7 @@ def replace_columns(change: TableChange, spans: Sequence[tuple[Any, Files]]) -> 
 
 
 def alter(change: TableChange, before: TableState, after: TableState, changes: Sequence[SchemaChange]) -> None:
-    """What a change of the schema means for column files: columns become complete, and dropped ones lose theirs."""
+    """The effect of a schema change on column files: complete columns, and remove the files of dropped ones."""
     pending = fillings_of(change.row.properties, before.schema)
     _keep_inputs(change, before, pending, changes)
     filled = [one for one in changes if isinstance(one, FillColumn)]
@@ -128,7 +128,7 @@ def _names(key: str, kept: Collection[int]) -> bool:
 
 
 def _detach(change: TableChange, dropped: Collection[int], kept: Collection[int]) -> None:
-    """Leave out column files that have a dropped column, and none that is kept."""
+    """Remove column files that contain only dropped columns."""
     if not dropped:
         return
     c, p = s.column_sets, s.segment_spans
@@ -154,7 +154,7 @@ def _levels(change: TableChange) -> list[Any]:
 def _keep_inputs(
     change: TableChange, before: TableState, pending: dict[str, Filling], changes: Sequence[SchemaChange]
 ) -> None:
-    """A column that a pending one is computed from keeps its values."""
+    """Reject changes of columns that a pending column is computed from."""
     if not pending:
         return
     for one in changes:
@@ -179,7 +179,7 @@ def _is_filled(change: TableChange, name: str, what: str) -> FailedPrecondition:
 
 
 def _require_complete(change: TableChange, before: TableState, pending: dict[str, Filling], filled: FillColumn) -> None:
-    """Every live segment has the values, and whatever the logs of a keyed table have is in segments."""
+    """Check that every live segment has the values, and that all log rows of a keyed table are in segments."""
     wait = pending.get(filled.name)
     if wait is None or wait.number != filled.number or wait.type != filled.type:
         raise _gone(change, f"column {filled.name}", "pending", "not pending any more")
@@ -197,7 +197,7 @@ def _require_complete(change: TableChange, before: TableState, pending: dict[str
 
 
 def refuse_values(change: TableChange, added: Sequence[Any]) -> None:
-    """Refuse rows with values in a column that is being filled."""
+    """Reject rows with values in a column that is being filled."""
     if not any(key.startswith(FILLING_PREFIX) for key in change.row.properties):
         return
     state = tables.load(change.connection, change.row)

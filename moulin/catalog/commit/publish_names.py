@@ -1,7 +1,7 @@
-"""Publishing a branch: names that its tables gave to indexes and to versions become main's.
+"""Publishing a branch: its index names and tags are transferred to main.
 
-An index is made on main without files: whoever publishes covers main's segments afterwards, as after any change. A tag
-names rows. It is published where main has a version with these rows: the fork version, or the one of the publish.
+An index is created on main without files; the publisher covers main's segments afterwards. A tag refers to rows. It is
+published if main has a version with these rows: the fork version, or that of the publish.
 """
 
 # Decisions: docs/decisions/0413, docs/decisions/0622
@@ -30,7 +30,7 @@ _SAME_ROWS: Final = (
     Kind.SET_PROPERTIES,
     Kind.SET_SORT_ORDER,
     Kind.SET_PARTITIONING,
-    Kind.ERASE,  # takes the same rows from every version, main's too
+    Kind.ERASE,  # removes the same rows from every version, including main's
     Kind.CREATE_INDEX,
     Kind.UPDATE_INDEX,
     Kind.DROP_INDEX,
@@ -38,7 +38,7 @@ _SAME_ROWS: Final = (
 
 
 def take_indexes(change: TableChange, branch: str, own: TableState, schema: Schema) -> list[str]:
-    """Make the indexes of a branch's table on main's; the names of those that main did not have."""
+    """Create the indexes of a branch's table on main's; returns the names of the new ones."""
     mine = indexes.list_all(change.connection, change.table_id)
     named = {one.name: one for one in mine}
     known = {(one.kind, one.field_id) for one in mine}
@@ -69,7 +69,7 @@ def with_tags(
     published: int,
     moved: bool,
 ) -> Merged:
-    """The settings that a publish changes, with the tags of the branch whose rows main has at some version."""
+    """The settings that a publish changes, including the tags of the branch whose rows main has at some version."""
     h = s.table_commits
     quiet = [kind.value for kind in _SAME_ROWS]
     changes = sa.select(h.c.version).where(

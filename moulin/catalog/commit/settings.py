@@ -1,4 +1,7 @@
-"""Commits that change a table's settings: schema, properties, partitioning, sort order. Applied to what is current."""
+"""Commits that change a table's settings: schema, properties, partitioning, sort order.
+
+Applied to the current state.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from moulin.model.tags import REF_PREFIX, read_ref
 
 
 def apply_setting(change: TableChange, operation: Operation) -> None:
-    """Apply a settings operation; one that no longer fits because of a commit in between is a Conflict naming it."""
+    """Apply a settings operation; raises Conflict if a commit in between prevents it."""
     try:
         match operation:
             case AlterSchema():
@@ -66,14 +69,14 @@ def _alter_schema(change: TableChange, operation: AlterSchema) -> None:
 
 
 def require_schema_as_read(change: TableChange) -> None:
-    """For a commit that alters the schema and adds rows in it: ids that it foresaw must not mean something else."""
+    """For a commit that alters the schema and adds rows in it: its planned field ids must not be used otherwise."""
     moved = {row.version for row in change.since() if row.kind in (Kind.ALTER_SCHEMA, Kind.RESTORE)}
     if moved or change.past_is_forgotten:
         raise change.stale("the schema", "as read", "changed", moved)
 
 
 def require_sources(change: TableChange) -> None:
-    """After columns were replaced: what partitioning, sort order and event time rest on must be there."""
+    """After columns were replaced: the columns of partitioning, sort order and event time must exist."""
     state = tables.load(change.connection, tables.find_by_id(change.connection, change.table_id))
     sources = {one.source_id for one in state.spec.fields} | {one.source_id for one in state.sort_order.fields}
     if state.event_time is not None:
@@ -87,7 +90,7 @@ def require_sources(change: TableChange) -> None:
 
 
 def _keep_regions(change: TableChange, changed: Schema) -> None:
-    """The region spec names key columns: they keep their names."""
+    """The region spec contains names of key columns, which therefore cannot be renamed."""
     try:
         RegionSpec.of(changed, change.row.properties)
     except (InvalidInput, NotFound) as error:
@@ -97,7 +100,7 @@ def _keep_regions(change: TableChange, changed: Schema) -> None:
 
 
 def _refuse_after_restore(change: TableChange) -> None:
-    """A restore that changed schema or partitioning took the ground away from changes prepared before it."""
+    """A restore that changed schema or partitioning invalidates changes prepared before it."""
     restores = {row.version for row in change.since() if row.kind == Kind.RESTORE}
     if change.past_is_forgotten:
         prepared = f"as at version {change.commit.read_version}"
@@ -152,14 +155,14 @@ def _refuse_second(change: TableChange, kind: Kind, what: str) -> None:
 
 
 def _check_refs(change: TableChange, operation: SetProperties) -> None:
-    """A named version is one that is there, and clean-up has not passed it: it waits for this lock, or has decided."""
+    """A tagged version must exist and not be cleaned up; clean-up waits for this lock, or has already decided."""
     for key, text in operation.updates.items():
         if key.startswith(REF_PREFIX):
             tables.require_kept(change.row, read_ref(key, text).version)
 
 
 def _divided(change: TableChange, properties: dict[str, str]) -> dict[str, str]:
-    """The properties of a table whose keys are to be divided otherwise."""
+    """The properties of a table with a new division of keys."""
     if not change.commit.regions and regions.of_now(change):
         raise FailedPrecondition(
             f"{REGIONS} divides the keys of {change.name} among writers: change it with set_regions, which waits for "

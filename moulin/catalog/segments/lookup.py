@@ -202,7 +202,7 @@ def by_number(connection: sa.Connection, numbers: Iterable[int]) -> list[FoundSe
 
 
 def owner(connection: sa.Connection, numbers: Sequence[int]) -> UUID | None:
-    """The table that the first of these segments that is known was made for."""
+    """The table of the first existing of these segments."""
     g = s.segments
     for chunk in chunks(sorted(numbers)):
         query = sa.select(g.c.table_id).where(g.c.number.in_(chunk)).order_by(g.c.number).limit(1)

@@ -154,7 +154,7 @@ def heads(connection: sa.Connection) -> dict[UUID, tuple[int, int]]:
 
 
 def changed_partitions(connection: sa.Connection, table_id: UUID, since: int) -> set[int]:
-    """The partitions with segments that came after a version and are live."""
+    """The partitions with live segments added after a version."""
     p = s.segment_spans
     fresh = sa.and_(p.c.removed_version == s.OPEN, p.c.added_version > since)
     query = sa.select(p.c.partition_id).where(p.c.table_id == table_id, fresh)

@@ -164,7 +164,7 @@ def delete_all(connection: sa.Connection, ids: Sequence[UUID]) -> None:
 
 
 def prune(pool: Pool, keep_seconds: float) -> int:
-    """Forget tasks that were done long ago; returns how many."""
+    """Delete old finished tasks; returns how many."""
     t, v = s.merge_tasks, s.versions
     with pool.unordered(durable=False) as connection:
         before = pool.now(connection) - int(keep_seconds * NANOS)

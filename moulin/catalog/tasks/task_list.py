@@ -15,7 +15,7 @@ from moulin.model.operations import Claim
 
 
 def list_all(connection: sa.Connection, table_id: UUID | None = None) -> list[MergeTask]:
-    """The tasks that are not done, oldest first."""
+    """The unfinished tasks, oldest first."""
     return [_to_task(row) for row in connection.execute(_listed(s.merge_tasks.c.finished_version.is_(None), table_id))]
 
 
@@ -42,7 +42,7 @@ def inputs(connection: sa.Connection, task_id: UUID) -> list[int]:
 
 
 def table_of(connection: sa.Connection, task_id: UUID) -> UUID:
-    """The table of a task, also of one that is done."""
+    """The table of a task, including finished tasks."""
     found: UUID | None = connection.execute(
         sa.select(s.merge_tasks.c.table_id).where(s.merge_tasks.c.id == task_id)
     ).scalar()
