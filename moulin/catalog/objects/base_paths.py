@@ -1,4 +1,4 @@
-"""Base paths: roots beside the lake's own below which data files may lie."""
+"""Base paths: other storage locations for data files."""
 
 # Decisions: docs/decisions/0430
 
@@ -26,12 +26,12 @@ from moulin.storage.bases import is_inside
 from moulin.storage.store import REMOTE_SCHEMES
 
 AGAIN = "adopted-again"
-"""Key of the summary of a commit that may adopt files which the table has had."""
+"""Key in the summary of a commit that may adopt known files again."""
 _SCHEMES = ("file", "memory", *REMOTE_SCHEMES)
 
 
 def add(draft: Draft, name: str, uri: str, own_uri: str) -> BasePath:
-    """Register a root. `own_uri` is the lake's own, and neither may lie in the other."""
+    """Register a base path. `own_uri` is the lake's storage; the two must not overlap."""
     b, connection = s.base_paths, draft.connection
     check_base_name(name)
     _check_uri(uri, own_uri)
@@ -77,7 +77,7 @@ def find(connection: sa.Connection, name: str) -> BasePath:
 
 
 def drop(draft: Draft, name: str) -> BasePath:
-    """Forget a root. Refused while a kept version has a file below it, or clean-up has one to delete."""
+    """Remove a base path. Rejected while a kept version has a file below it, or clean-up has one to delete."""
     found = find(draft.connection, name)
     g, t = s.segments, s.trash
     below = f"{paths.bases_prefix()}/{found.id}/%"
@@ -100,7 +100,7 @@ def _to_base(row: Any) -> BasePath:
 
 
 def file_digest(path: str) -> bytes:
-    """What a table remembers of a file that it has adopted."""
+    """The record of an adopted file of a table."""
     return hashlib.sha256(path.encode()).digest()[:16]
 
 
@@ -108,7 +108,7 @@ _REMEMBER = Prepared(s.adopted_files.insert())
 
 
 def remember(connection: sa.Connection, table_id: UUID, digests: Collection[bytes]) -> None:
-    """Note that a table has adopted files; those that are noted already stay."""
+    """Record adopted files of a table; existing records stay."""
     a = s.adopted_files
     for chunk in chunks(sorted(digests)):
         mine = sa.select(a.c.digest).where(a.c.table_id == table_id, a.c.digest.in_(chunk))
@@ -125,7 +125,7 @@ def remembered(connection: sa.Connection, table_id: UUID) -> list[bytes]:
 
 
 def known_paths(connection: sa.Connection, table_id: UUID, wanted: Sequence[str]) -> list[str]:
-    """The paths among `wanted` of files that a table has adopted, ever; a clone knows those of its base, too."""
+    """The paths in `wanted` that a table has ever adopted; for a clone including those of its base."""
     a, t = s.adopted_files, s.tables
     base = connection.execute(sa.select(t.c.base_id).where(t.c.id == table_id)).scalar()
     tables = [table_id] if base is None else [table_id, base]
@@ -138,7 +138,7 @@ def known_paths(connection: sa.Connection, table_id: UUID, wanted: Sequence[str]
 
 
 def _live_paths(connection: sa.Connection, table_id: UUID, wanted: Sequence[str]) -> list[str]:
-    """The paths among `wanted` that segments which the table has now have."""
+    """The paths in `wanted` of the table's current segments."""
     g, p = s.segments, s.segment_spans
     found: list[str] = []
     for chunk in chunks(list(wanted)):
@@ -159,9 +159,9 @@ def segments_at(connection: sa.Connection, wanted: Sequence[str]) -> dict[int, s
 
 
 def check_added(draft: Draft, table_id: UUID, table: str, added: Iterable[SegmentFacts], *, again: bool) -> None:
-    """Refuse segments below base paths that are not the lake's, and files that the table has adopted before.
+    """Reject segments below unknown base paths, and files that the table has adopted before.
 
-    With `again`, only those that it has now are refused. The others are remembered.
+    With `again`, only current files are rejected. The others are recorded.
     """
     based = [facts for facts in added if paths.parse_base_path(facts.path) is not None]
     if not based:
