@@ -1,8 +1,8 @@
-"""Texts of others, checked before DuckDB runs them: views that whoever may write stored, and statements of the console.
+"""Checks untrusted SQL before DuckDB runs it: views stored by other users, and statements of the console.
 
-DuckDB's own parser reads a text, and what it found is held against lists of what is allowed: one SELECT, over tables
-and views of the lake, with functions that compute values. So no text reads files, settings or variables of the process
-that runs it, or a name that means something else there.
+DuckDB's own parser parses the text, and the result is checked against allow lists: one SELECT over tables and views of
+the lake, with functions that compute values. So the text cannot read files, settings or variables of the process, or
+other names.
 """
 
 # Decisions: docs/decisions/0501, docs/decisions/0650

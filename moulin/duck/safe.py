@@ -1,8 +1,8 @@
-"""Statements of people who are trusted with the lake's tables, and with nothing else of the machine.
+"""Runs statements of users who may read the lake's tables and nothing else on the machine.
 
-Two walls, each of which is enough. A text must pass the check that texts of views pass: one SELECT over tables and
-views of the lake, with functions that compute values. And the connection itself opens no files but those below the
-lake's storage and a folder for what DuckDB spills, loads no extensions, and takes no settings.
+Two independent protections. The text must pass the same check as views: one SELECT over tables and
+views of the lake, with functions that compute values. And the connection can only open files in the lake's storage and
+in a folder for spilling, and cannot load extensions or change settings.
 """
 
 # Decisions: docs/decisions/0650

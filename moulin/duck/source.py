@@ -1,8 +1,9 @@
-"""What one DuckDB connection calls back: the SELECT of a table at a version, of the segments that a statement asks for.
+"""The callbacks of one DuckDB connection: return the SELECT of a table at a version, with the segments that a statement
+needs.
 
-`FROM query(moulin_select_x(...))` is a table: DuckDB evaluates the argument when it plans a statement, and puts the
-SELECT that it gets in its place. An argument of the function is the dry plan of the statement (`asked`), which DuckDB
-makes while it evaluates the arguments, of the text that `moulin_text_x` returns (`dry_plans`).
+`FROM query(moulin_select_x(...))` is a table: DuckDB evaluates the argument when it plans a statement, and inserts the
+returned SELECT. An argument of the function is the dry plan of the statement (`asked`), which DuckDB makes while it
+evaluates the arguments, of the text that `moulin_text_x` returns (`dry_plans`).
 """
 
 # Decisions: docs/decisions/0262, docs/decisions/0263, docs/decisions/0275

@@ -1,6 +1,7 @@
 """The views of a connection: one for every table and view of the lake at a version.
 
-The query of a view is planned before its view is made. One that DuckDB cannot plan has a view, too, which says why.
+The query of a view is planned before its view is created. If DuckDB cannot plan it, the view raises an error with the
+reason.
 """
 
 # Decisions: docs/decisions/0263, docs/decisions/0276, docs/decisions/0501

@@ -1,6 +1,6 @@
-"""Rows that were sent for one table, from the bytes that a baby segment keeps of them.
+"""Decodes appended rows for one table from a baby segment.
 
-A collector reads them to refuse what the table cannot take, and intake reads them again in the same way.
+A collector decodes them to reject rows that do not fit the table, and intake decodes them again in the same way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether telemetry flows: what waits of each stream, and whether the nursery is idle, at work or stuck."""
+"""The state of the streams: the backlog of each, and whether the nursery is idle, busy or stuck."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A check of any Iceberg table against the specification: metadata, manifest list, manifests, data and delete files.
 
-It reads the current snapshot, or all that metadata lists. Every finding names the rule, the address and what was found
-there; no finding means that nothing of what is looked at here is wrong.
+It reads the current snapshot, or all in the metadata. Every finding has the rule, the address and what was found there;
+no findings mean that all checked rules hold.
 """
 
 from __future__ import annotations

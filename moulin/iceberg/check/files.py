@@ -1,4 +1,4 @@
-"""Data and delete files against what manifests say of them."""
+"""Checks data and delete files against their manifests."""
 
 from __future__ import annotations
 

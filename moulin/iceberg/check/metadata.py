@@ -1,4 +1,4 @@
-"""What the specification asks of a metadata file, and of the field ids in Avro schemas."""
+"""Checks metadata files, and field ids in Avro schemas, against the specification."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether Iceberg engines read an adopted file as its table does.
+"""Whether Iceberg engines read an adopted file in the same way as its table.
 
-They take the field ids of the file where it has some, else its names. A column that it lacks is taken from its
-partition if that has the column as it is, else from the column's default.
+They use the field ids of the file if it has some, else its names. A missing column is taken from the partition if that
+has the column unchanged, else from the column's default.
 """
 
 # Decisions: docs/decisions/0432

@@ -1,4 +1,4 @@
-"""Deleted rows as Iceberg engines see them: the stored vectors themselves, or position-delete files in version 2."""
+"""Deleted rows for Iceberg engines: the stored vectors themselves, or position-delete files in version 2."""
 
 from __future__ import annotations
 

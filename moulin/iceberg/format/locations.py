@@ -1,4 +1,4 @@
-"""Addresses of objects of the lake, as Iceberg engines spell them."""
+"""Addresses of objects of the lake, in the form that Iceberg engines use."""
 
 from __future__ import annotations
 

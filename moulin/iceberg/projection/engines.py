@@ -1,6 +1,6 @@
-"""Which engines read a table as it is, and why not. The facts are data: what each engine did with such tables.
+"""Which engines can read a table, and why not. The rules are data from tests with each engine.
 
-`tests/interop` checks the engines that can be installed against this page. Versions are those that were looked at.
+`tests/interop` checks installable engines against this list. Versions are the tested ones.
 An engine that shows null lists, maps or structs as empty ones counts as one that reads them: ClickHouse has no others,
 and pyiceberg does so with lists of structs.
 """

@@ -1,8 +1,8 @@
-"""Export: one version of a table as an Iceberg table of its own, in a folder or an object store.
+"""Export: writes one version of a table as a separate Iceberg table, in a folder or an object store.
 
 The tree is what Iceberg calls a Hadoop table: `metadata/v<N>.metadata.json`, and `metadata/version-hint.text` says N.
-Exporting into the same folder again adds the next N. Data files are named where they lie in the lake, or copied. The
-one snapshot is that of the version; branches and tags that name it come along, and no others.
+Exporting into the same folder again adds the next N. Data files are referred to in the lake, or copied. The table has
+one snapshot, that of the version, with its branches and tags.
 """
 
 from __future__ import annotations

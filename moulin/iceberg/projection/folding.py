@@ -1,4 +1,4 @@
-"""Columns in files of their own, for engines that read one file for each segment: folded first, or left out.
+"""Column files, for engines that read one file per segment: folded first, or left out.
 
 The property `moulin.projection` says which: `fold`, the default, writes such segments as one file before the newest
 version is projected; `lag` leaves their columns out of the projected schema until a compaction has folded them. Older

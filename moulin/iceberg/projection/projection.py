@@ -1,9 +1,9 @@
-"""Projection: any kept version of a table as an Iceberg table, written when somebody asks for it.
+"""Projection: any kept version of a table as an Iceberg table, written on demand.
 
 One line of projections per table and format. Each continues the one before: what changed since then becomes one new
 manifest (or a few), manifests that lost a file are written again, all others are taken over. Versions in between appear
-as if committed and expired. Files get fresh names and are recorded in the catalog at the end, in one transaction: who
-is killed leaves files that no row names, and who comes second takes what the first has made.
+as if committed and expired. Files get fresh names and are recorded in the catalog at the end, in one transaction: a
+killed process leaves unreferenced files, and the second of two processes uses the result of the first.
 """
 
 # Decisions: docs/decisions/0233, docs/decisions/0496, docs/decisions/0514

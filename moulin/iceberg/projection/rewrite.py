@@ -1,4 +1,4 @@
-"""From the manifests of one projection to those of the next: what came, what went, and what is taken over."""
+"""Computes the manifests of a projection from those of the previous one: added, removed and reused entries."""
 
 # Decisions: docs/decisions/0062, docs/decisions/0236
 

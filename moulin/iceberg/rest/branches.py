@@ -1,4 +1,4 @@
-"""Publishing a branch: a call of our own, below the prefix of the branch. See docs/operations/iceberg_rest.md."""
+"""Publishing a branch: our own endpoint, below the prefix of the branch. See docs/operations/iceberg_rest.md."""
 
 # Decisions: docs/decisions/0416
 

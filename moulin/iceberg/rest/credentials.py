@@ -1,6 +1,6 @@
 """Vended credentials: keys of the storage for one table's files, for engines that ask for them.
 
-They are lent for folders that the catalog says the table has files in, never for an address that somebody sent.
+They are vended for the folders of the table's files in the catalog, never for an address from a request.
 """
 
 # Decisions: docs/decisions/0522

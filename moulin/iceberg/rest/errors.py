@@ -1,7 +1,7 @@
-"""Errors as the REST catalog specification spells them: status, type and body.
+"""Errors in the format of the REST catalog specification: status, type and body.
 
-409 with CommitFailedException means "read again and retry". 500 with CommitStateUnknownException means that nobody
-knows whether a commit happened: engines then leave their files alone. A request that can never succeed is a 400.
+409 with CommitFailedException means "read again and retry". 500 with CommitStateUnknownException means that the outcome
+of a commit is unknown: engines then keep their files. An invalid request gives 400.
 """
 
 from __future__ import annotations

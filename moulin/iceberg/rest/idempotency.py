@@ -1,6 +1,6 @@
-"""Idempotency-Key: a mutation that is sent again gets its first answer, and nothing is done twice.
+"""Idempotency-Key: a repeated mutation gets its first response and is not applied twice.
 
-Answers are kept in memory for a while. Commits also keep their key in the catalog, with the version that they made.
+Responses are cached in memory for a while. Commits also store their key in the catalog, with their version.
 """
 
 # Decisions: docs/decisions/0069

@@ -1,4 +1,4 @@
-"""What every endpoint takes from a request: the lake, a JSON body of bounded size, names, pages."""
+"""Parses requests for every endpoint: the lake, a JSON body of limited size, names, pages."""
 
 from __future__ import annotations
 

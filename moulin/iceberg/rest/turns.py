@@ -1,12 +1,12 @@
-"""Turns of writers: commits to one table run one after the other, and one that lost a race is the next to try.
+"""Turns of writers: commits to one table are serialized, and a writer with a conflict is next.
 
-A writer whose commit lost gets a ticket in the catalog's queue, which all servers of a lake share. Its 409 is held back
-until its ticket is the first; then it has the turn: the commits of others wait while it reads the table again and comes
-back, for `LEASE_SECONDS` at most. So the second try of a writer succeeds, as a rule. It is known by a cookie, or by its
-token and connection.
+A writer with a conflict gets a ticket in the catalog's queue, which all servers of a lake share. Its 409 is delayed
+until its ticket is first. Then it has the turn: other commits wait, for at most `LEASE_SECONDS`, while it reloads the
+table and retries. So its second attempt usually succeeds. A writer is identified by a cookie, or by its token and
+connection.
 
-A turn is a courtesy, no lock: what is committed is decided by the requirements of a commit alone. So every wait has an
-end, queues are short, and a token whose writers do not come back gets no more turns for a while.
+A turn is not a lock: only the requirements of a commit decide whether it is accepted. So every wait has a timeout,
+queues are short, and a token whose writers do not retry gets no more turns for a while.
 """
 
 # Decisions: docs/decisions/0511

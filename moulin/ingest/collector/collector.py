@@ -1,7 +1,7 @@
-"""The collector: takes requests from senders, and answers when the store has confirmed them.
+"""The collector: receives requests, and acknowledges them when the store has confirmed.
 
-`Collector` is what OTLP/gRPC, OTLP/HTTP and appends share: who may write, how many bytes may be on their way, and the
-stream they all go to. `grpc_server` and `http` put it on the network.
+`Collector` is shared by OTLP/gRPC, OTLP/HTTP and appends: authorization, the byte budget, and the stream. `grpc_server`
+and `http` put it on the network.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""OTLP/gRPC: the three Export services. Requests arrive as bytes, so that what is stored is what was sent."""
+"""OTLP/gRPC: the three Export services. Requests are handled as bytes, so that they are stored exactly as sent."""
 
 from __future__ import annotations
 

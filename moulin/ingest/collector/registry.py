@@ -1,4 +1,4 @@
-"""What a collector asks of the catalog: who may write, which stream is its own, and how that stream ended."""
+"""The collector's interface to the catalog: authorization, its stream, and how the stream ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a collector checks of an OTLP request before it stores it: that it can be decoded, and what it holds."""
+"""Checks an OTLP request before it is stored: that it can be decoded, and its content."""
 
 # Decisions: docs/decisions/0073, docs/decisions/0225
 

@@ -1,4 +1,4 @@
-"""A collector on the network: both servers, until it is told to end."""
+"""A collector on the network: both servers, until it is stopped."""
 
 from __future__ import annotations
 

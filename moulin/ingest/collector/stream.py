@@ -1,19 +1,19 @@
-"""The writer of one collector's stream: requests in, numbered baby segments out, and an answer once they are stored.
+"""The writer of one collector's stream: stores requests as numbered baby segments, then acknowledges them.
 
-Requests are stored at once when nothing is on its way; those that come while a baby segment is share the next one. In
-the long run there is one baby segment in `flush_seconds` of the stream, so that a store which takes a millisecond does
-not fill with tiny ones; `BURST` may come ahead of that.
+Requests are stored at once if no write is running; requests during a write share the next baby segment. On average
+there is one baby segment per `flush_seconds`, so that a fast store does not fill with tiny ones; bursts of up to
+`BURST` are allowed.
 
-One baby segment is on its way at a time, and its number is not left before it is known what lies there. So the baby
-segments of a stream have no gaps, and nothing lies past the one that ends it:
+Only one baby segment is written at a time, and the next number is used only when the outcome is known. So a stream has
+no gaps, and nothing after its end:
 
-- Stored, or there already with this writer's nonce and hash: the requests in it are answered.
-- There with another's: the stream was ended by someone who took this writer for dead. It registers anew and sends the
-  same requests to the new stream; they are not in the old one.
-- Unknown, because the store did not answer: the same bytes are put again under the same number until it is known. After
-  `patience` seconds the callers are told to retry, and new ones are refused at once, until the store answers.
+- Stored, or already there with this writer's nonce and hash: its requests are acknowledged.
+- There with another nonce: the stream was ended by a process that considered this writer dead. The writer registers a
+  new stream and stores the same requests there; they are not in the old one.
+- Unknown, because the store did not answer: the same bytes are written again under the same number until it is known.
+  After `patience` seconds callers get a retryable error, and new ones at once, until the store answers.
 
-Everything but the calls of store and registry, which run in threads, happens in the event loop.
+Everything runs in the event loop, except calls of store and registry, which run in threads.
 """
 
 # Decisions: docs/decisions/0072, docs/decisions/0222

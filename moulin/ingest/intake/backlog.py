@@ -1,4 +1,4 @@
-"""What of a stream is stored and not yet in segments. The nursery plans from it, and the fresh lane reads it."""
+"""The backlog of a stream: stored but not yet in segments. The nursery plans from it, and the fresh lane reads it."""
 
 from __future__ import annotations
 

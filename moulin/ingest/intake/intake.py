@@ -1,7 +1,6 @@
-"""Baby segments in, rows of tables out: read, decoded and routed. The nursery's tasks and the fresh lane both call it.
+"""Reads, decodes and routes baby segments to rows of tables, for the nursery's tasks and the fresh lane.
 
-What cannot be read is set aside with the reason, request by request, and everything else goes on. Only a store that
-does not answer is an error.
+Unreadable requests are set aside with the reason, and the others continue. Only an unavailable store raises an error.
 """
 
 from __future__ import annotations

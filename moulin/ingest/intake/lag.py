@@ -1,4 +1,4 @@
-"""How far a stream is behind: what is stored and not in tables, since when, and whether anything holds it up."""
+"""The lag of a stream: what is stored but not in tables, since when, and whether it is stuck."""
 
 from __future__ import annotations
 

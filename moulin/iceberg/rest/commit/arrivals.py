@@ -1,6 +1,6 @@
-"""Data files of engines that become segments: read and compared with their manifest, or taken at its word.
+"""Turns data files of engines into segments: they are read and compared with their manifest, or trusted.
 
-They are copied into folders of segments, as every reader of the lake expects them; those below base paths may stay.
+They are copied into segment folders, where every reader of the lake expects them; files in base paths may stay.
 """
 
 # Decisions: docs/decisions/0065, docs/decisions/0491, docs/decisions/0497, docs/decisions/0631

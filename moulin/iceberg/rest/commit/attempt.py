@@ -1,7 +1,7 @@
-"""One try at a commit of engines: requirements checked, snapshots taken in, all tables of it as one version.
+"""One attempt at a commit of an engine: check requirements, convert snapshots, commit all tables as one version.
 
-Everything is checked against the head version, and the catalog checks again, under its lock, that it still is the
-head. When it moved meanwhile, the requirements are checked again: what they do not forbid goes on, the rest is a 409.
+Everything is checked against the head version, and the catalog checks again, under its lock, that it still is the head.
+If the head has moved, the requirements are checked again; if they no longer hold, the response is 409.
 """
 
 # Decisions: docs/decisions/0066, docs/decisions/0496

@@ -1,4 +1,4 @@
-"""Commits of engines over REST: what a request asks for, and its answer. `attempt.py` makes the commit."""
+"""Commits of engines over REST: the request and the response. `attempt.py` makes the commit."""
 
 # Decisions: docs/decisions/0066, docs/decisions/0496
 

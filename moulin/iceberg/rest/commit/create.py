@@ -1,4 +1,6 @@
-"""New tables, at once or staged: a staged one has an id and a location, and exists once a commit asserts it."""
+"""Creates tables, at once or staged: a staged table has an id and a location, and exists after a commit with
+assert-create.
+"""
 
 # Decisions: docs/decisions/0068
 

@@ -1,7 +1,7 @@
-"""A snapshot that an engine wrote, taken in: its files become segments and deletion vectors of one operation.
+"""Converts a snapshot of an engine: its files become segments and deletion vectors of one operation.
 
-Only manifests that the base lacks, or that the snapshot does without, are read: cost follows what changed. Data files
-are copied into folders of segments, as every reader of the lake expects them; the engine's own go after the commit.
+Only added and removed manifests are read, so the cost depends on the change. Data files are copied into segment
+folders, where every reader of the lake expects them; the engine's files are deleted after the commit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Rows of engines for a table with a primary key: what an engine appends replaces the rows of the same keys.
+"""Rows of engines for a table with a primary key: appended rows replace rows with the same keys.
 
-The regions of the table are held from before the head is looked at until the commit, so that no put is lost. Rows are
-written again, in key order and with key indexes; older rows of their keys are found by these and hidden in the same
-version, as are those that delete files name.
+The regions of the table are held from before the head is read until the commit, so that no put is lost. Rows are
+rewritten in key order with key indexes; older rows with their keys are found by key index and hidden in the same
+version, as are rows in delete files.
 """
 
 # Decisions: docs/decisions/0512

@@ -1,4 +1,4 @@
-"""Where files of engines may lie: how addresses are spelled, base paths, and the location that a table is to have."""
+"""The allowed locations of engines' files: formats of addresses, base paths, and the location of a table."""
 
 # Decisions: docs/decisions/0631
 

@@ -1,4 +1,4 @@
-"""What the updates of a commit come to: the lake's own operations on one table. What no operation does is a 400."""
+"""Converts the updates of a commit to the lake's operations on one table. Unsupported updates give 400."""
 
 # Decisions: docs/decisions/0161, docs/decisions/0504, docs/decisions/0632
 

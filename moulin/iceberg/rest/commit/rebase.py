@@ -1,7 +1,7 @@
-"""Appends of engines that lost a race: where the table says so, their snapshot follows the current one instead.
+"""Rebases conflicting appends of engines onto the current snapshot, if the table allows it.
 
-An append adds files and looks at none, so it means the same after any other commit. The specification wants the ref to
-stand where the client says; so this is off, unless the table has the property `moulin.rebase-appends`.
+An append only adds files, so it means the same after any other commit. The specification requires the ref to be where
+the client says, so this is off unless the table has the property `moulin.rebase-appends`.
 """
 
 # Decisions: docs/decisions/0510

@@ -1,4 +1,4 @@
-"""Requirements of a commit, checked against a table's metadata. One that does not hold is a 409: read again, retry."""
+"""Checks the requirements of a commit against a table's metadata. A violated one gives 409: read again, retry."""
 
 # Decisions: docs/decisions/0490
 

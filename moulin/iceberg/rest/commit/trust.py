@@ -1,8 +1,8 @@
-"""What is believed of an engine's data files, and the facts of a file that is taken at its manifest's word.
+"""Decides which data files of an engine are verified, and computes facts of unverified files from their manifest.
 
 With `all`, every file of a commit is read and compared with its manifest. With `manifest`, facts come from the
 manifest, and files below base paths stay where the engine wrote them. With `sample`, the first file of a commit and
-every tenth after it are read, and the others are believed.
+every tenth after it are read, and the others are trusted.
 """
 
 # Decisions: docs/decisions/0491

@@ -1,4 +1,4 @@
-"""Updates of a commit, read and put together by what they ask for. Unknown ones are refused: 400."""
+"""Parses the updates of a commit and groups them. Unknown ones give 400."""
 
 # Decisions: docs/decisions/0067
 

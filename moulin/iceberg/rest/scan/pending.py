@@ -1,6 +1,6 @@
-"""Plans that take longer than a request should: made in threads of their own, fetched by their id, cancelled by it.
+"""Slow plans: computed in separate threads, fetched and cancelled by id.
 
-They are in the memory of this server, for a while, bounded in number for each caller and in bytes for all of them.
+They are kept in the memory of this server for a while, limited in number per caller and in bytes overall.
 """
 
 # Decisions: docs/decisions/0523

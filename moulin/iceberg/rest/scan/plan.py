@@ -1,9 +1,9 @@
 """Scan planning: which files of a table a scan has to read, found by the catalog with a filter, without manifests.
 
-A plan of many files names the rest in tasks that carry all that is needed to fetch them, so that no server keeps
-anything: the version, and numbers of segments. One that takes long is made in the background: see `pending.py`.
+A plan with many files returns the rest as tasks. A task contains all that is needed to fetch it (the version and
+segment numbers), so servers keep no state. Slow plans are made in the background: see `pending.py`.
 
-A scan between two snapshots is one of what was appended after the first, up to the second. See docs/decisions/0160.
+A scan between two snapshots returns the files appended after the first, up to the second. See docs/decisions/0160.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Views that engines make, change and register. Their texts are stored as they are: whoever runs one checks it."""
+"""Views that engines create, change and register. Their SQL is stored unchanged and checked when it is run."""
 
 # Decisions: docs/decisions/0500, docs/decisions/0501
 

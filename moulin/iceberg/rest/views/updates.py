@@ -1,4 +1,4 @@
-"""What the updates of a request make of a view, and the requirements that a view is held to."""
+"""Applies the updates of a request to a view, and checks the requirements."""
 
 # Decisions: docs/decisions/0500
 
