@@ -1,13 +1,13 @@
-"""Who calls, and what they may: bearer tokens with roles.
+"""Access tokens: bearer tokens with roles.
 
-Tokens are random, shown once when made, and kept as SHA-256 in a TOML file that every server of the lake is given:
+Tokens are random, shown once at creation, and stored as SHA-256 in a TOML file that all servers of the lake share:
 
     [tokens.ci]
     role = "write"
     sha256 = "..."
     expires = "2027-01-01T00:00:00Z"    # may be left out
 
-A server notices at once when the file changes, so a token that is taken out of it no longer opens anything.
+A server notices changes of the file at once, so a removed token is rejected immediately.
 """
 
 # Decisions: docs/decisions/0102

@@ -1,4 +1,4 @@
-"""Everybody whose tokens a server takes: access tokens, the tickets made of them, and those of an external issuer."""
+"""Checks all tokens that a server accepts: access tokens, their tickets, and tokens of an external issuer."""
 
 # Decisions: docs/decisions/0520, docs/decisions/0521
 

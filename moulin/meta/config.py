@@ -1,7 +1,7 @@
-"""How a server serves, strict: the table `[serve]` of moulin.toml, then `MOULIN_SERVE_<NAME>`, then the command line.
+"""Settings of a server: the table `[serve]` of moulin.toml, then `MOULIN_SERVE_<NAME>`, then the command line.
 
 An unknown name is an error in all three. META_BIND is another name for MOULIN_SERVE_BIND. Variables that Kubernetes
-makes for a service named `moulin` (`moulin.config.is_service_link`) are nobody's settings, and are left alone.
+sets for a service named `moulin` (`moulin.config.is_service_link`) are ignored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What a client of the catalog service knows: it says so with every call, and is not given what it would misread."""
+"""Features of clients of the catalog service: sent with every call, so that old clients do not get data that they would
+misread.
+"""
 
 # Decisions: docs/decisions/0322
 

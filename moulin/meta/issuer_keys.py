@@ -1,4 +1,4 @@
-"""The public keys of an external issuer: found by OpenID Connect discovery, fetched with limits, kept for a while."""
+"""The public keys of an external issuer: found by OpenID Connect discovery, fetched with limits, cached for a while."""
 
 # Decisions: docs/decisions/0521
 

@@ -1,8 +1,8 @@
 """Tickets: short-lived tokens that OAuth2 clients get for an access token's name and secret.
 
-A ticket is signed with a key that the lake's servers share, a file beside that of the access tokens, and says which
-access token it was made of. Each use looks that one up again, so a revoked token ends its tickets at once, and a
-changed role is that of its tickets, too. No server keeps a list of tickets.
+A ticket is signed with a key that the lake's servers share, in a file next to that of the access tokens, and contains
+the id of its access token. Each use checks that token again, so revoking it invalidates its tickets at once, and a
+changed role applies to them too. Servers do not store tickets.
 """
 
 # Decisions: docs/decisions/0520

@@ -1,9 +1,9 @@
-"""The connections of one HTTP server: how many there are, in all and of each peer, and which goes when one is too many.
+"""The connections of one HTTP server: limits in total and per peer, and which one is closed above the limit.
 
-They are counted where they are accepted, so that a connection counts before its TLS handshake, and until its file is
-closed. One too many of a peer takes the place of another of that peer that waits for its client: first one that never
-finished a request, then the oldest. One too many in all does so with the peer that has the most. When the server is at
-work for all of them, the new one is refused.
+Connections are counted when accepted, so they count before the TLS handshake, and until the file is closed. Above the
+limit of a peer, a new connection replaces another of that peer that waits for its client: first one that never finished
+a request, then the oldest. Above the total limit, one of the peer with the most is replaced. If all connections are
+busy, the new one is rejected.
 
 Everything happens in the event loop of the server.
 """

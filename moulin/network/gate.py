@@ -1,7 +1,7 @@
-"""The first thing that a request passes: it must be HTTP, and call the server by a name of its own.
+"""The first gate for a request: it must be HTTP, with a host name of the server.
 
-Plain ASGI, around an app and everything that is mounted on it. A web socket is let through when a route of the app asks
-for one; it passes the checks that a request passes.
+Plain ASGI, around an app and everything mounted on it. A web socket is accepted if a route of the app uses one, with
+the same checks.
 """
 
 # Decisions: docs/decisions/0221

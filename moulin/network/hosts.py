@@ -1,7 +1,7 @@
-"""By which names a server may be called.
+"""The host names of a server.
 
-A server on loopback trusts whoever reaches it, and a web page can reach it: by a name of its own that it points to
-127.0.0.1 (DNS rebinding), or by a plain form that it posts there. The first shows in `Host`, the second in `Origin`.
+A server on loopback trusts every caller, but web pages can reach it: by a host name that resolves to 127.0.0.1 (DNS
+rebinding), or by posting a form. The first is visible in `Host`, the second in `Origin`.
 """
 
 from __future__ import annotations

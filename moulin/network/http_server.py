@@ -1,4 +1,4 @@
-"""An HTTP server with limits, over an ASGI app. Every HTTP server of Moulin is made here."""
+"""An HTTP server with limits, for an ASGI app. All HTTP servers of Moulin use it."""
 
 # Decisions: docs/decisions/0221
 

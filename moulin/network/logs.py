@@ -1,9 +1,9 @@
 """Structured logs: one JSON object per line on standard error, each with the id of the request it belongs to.
 
-What is logged of a call is its method, status, duration and caller. Requests, tokens and metadata never are.
+The log of a call has its method, status, duration and caller; never requests, tokens or metadata.
 
-Warnings and errors that repeat are cut: of each kind `BURST` lines are written in `WINDOW` seconds, and the first of
-the next window has the number of those left out as `suppressed`.
+Repeated warnings and errors are limited to `BURST` lines of each kind in `WINDOW` seconds; the first of the next window
+has the number of omitted ones as `suppressed`.
 """
 
 # Decisions: docs/decisions/0242

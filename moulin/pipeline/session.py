@@ -1,6 +1,6 @@
-"""The Spark session: found when one is running, else started quietly with settings that suit a lake.
+"""The Spark session: reuses a running one, else starts one with settings for a lake.
 
-Settings given by the caller always win. MOULIN_SPARK_MEMORY sets the memory of the driver (2g when unset).
+Settings of the caller take precedence. MOULIN_SPARK_MEMORY sets the memory of the driver (2g when unset).
 """
 
 # Decisions: docs/decisions/0165, docs/decisions/0229

@@ -1,4 +1,4 @@
-"""The client's side of the meta service: a lake behind a server, and every service of it with the project's errors."""
+"""The client side of the meta service: a lake behind a server, and all services with the project's errors."""
 
 from __future__ import annotations
 

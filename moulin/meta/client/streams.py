@@ -1,4 +1,4 @@
-"""What a collector asks of a catalog that is behind a server: IngestTokenService, IngestionService, NurseryService."""
+"""The collector's interface to a catalog behind a server: IngestTokenService, IngestionService, NurseryService."""
 
 from __future__ import annotations
 

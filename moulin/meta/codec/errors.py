@@ -1,8 +1,7 @@
 """Errors of `moulin.errors` <-> gRPC status, both ways.
 
-A server answers with a status code that any client understands, a sentence as its message, and an `ErrorDetail` in the
-trailing metadata. A client that knows the detail raises the same error with the same message and figures; without one
-(a proxy answered, or the network) it goes by the code.
+A server returns a standard status code, the message, and an `ErrorDetail` in the trailing metadata. Our client raises
+the same error from the detail; without one (from a proxy or the network) it uses the code.
 """
 
 # Decisions: docs/decisions/0101

@@ -1,7 +1,7 @@
-"""What happens around every call: a request id, the deadline, one line in the log, errors as status.
+"""Wraps every call: request id, deadline, one log line, errors as status.
 
-The id is what the caller sent as `x-request-id`, else a new one. It goes back in the trailing metadata and is in every
-line that is logged while the call runs.
+The id is the caller's `x-request-id`, or a new one. It is returned in the trailing metadata and is in every line logged
+during the call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ClusterService: who takes part, and what the server goes by."""
+"""ClusterService: the members, and the identity of the cluster."""
 
 from __future__ import annotations
 

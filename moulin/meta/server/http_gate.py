@@ -1,7 +1,7 @@
-"""The gate that asks who calls: a bearer token, or the session cookie of a browser, and the role of the route.
+"""The authorization gate: checks the bearer token or the session cookie of a browser against the role of the route.
 
-Parts that are mounted on the app add a `RouteRule` for each of their routes to `app.state.rules`. What no rule covers
-takes the role read to look and write to change. Open routes are those with a rule that says so.
+Parts that are mounted on the app add a `RouteRule` for each of their routes to `app.state.rules`. Routes without a rule
+need the role read for reads and write for changes. Open routes need an explicit rule.
 """
 
 # Decisions: docs/decisions/0530

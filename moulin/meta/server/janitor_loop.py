@@ -1,8 +1,8 @@
-"""The janitor: what a lake needs done now and then, by one of the servers that share it.
+"""The janitor: regular maintenance of a lake, by one of its servers.
 
 Segments past their retention are tombstoned, compactions are planned, and clean-up purges, expires and deletes. Each
-step goes on where an earlier one was stopped. One that fails does not keep the others from running: it is in the
-report, in the log, and tried again next time.
+step continues where an earlier one stopped. A failed step does not prevent the others: it is reported, logged, and
+retried next time.
 """
 
 from __future__ import annotations

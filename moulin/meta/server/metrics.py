@@ -1,4 +1,4 @@
-"""Figures of a server for Prometheus."""
+"""Prometheus metrics of a server."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""POST /iceberg/v1/oauth/tokens: OAuth2 client credentials and token exchange, as Iceberg's clients ask for them.
+"""POST /iceberg/v1/oauth/tokens: OAuth2 client credentials and token exchange, as Iceberg's clients use them.
 
-A client's id and secret are the name and the secret of an access token; the answer is a ticket for it. Parameters come
-in the body alone: addresses end up in logs.
+A client's id and secret are the name and the secret of an access token; the answer is a ticket for it. Parameters are
+accepted only in the body, because URLs end up in logs.
 """
 
 # Decisions: docs/decisions/0520

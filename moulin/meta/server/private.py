@@ -1,4 +1,4 @@
-"""A server for processes that this one starts: on loopback, with one token, which is known to them alone."""
+"""A private server for child processes: on loopback, with one token that only they know."""
 
 # Decisions: docs/decisions/0650
 

@@ -1,4 +1,4 @@
-"""JanitorService: figures, and merge tasks as operators see them."""
+"""JanitorService: statistics, and merge tasks for operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MergeTaskService: tasks for workers, and what became of them."""
+"""MergeTaskService: tasks for workers, and their completion."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""CreateSegment -> the facts of a segment. What it does not say is read from the file, before any transaction.
+"""CreateSegment -> the facts of a segment. Missing facts are read from the file, before any transaction.
 
 A client that knows only the first version of the API puts its file below the table's prefix, under a name of its own.
-Such a file is copied to where a segment lies; the upload is left to clean-up, as are files of Iceberg engines.
+Such a file is copied to a segment path; clean-up deletes the upload, like files of Iceberg engines.
 """
 
 # Decisions: docs/decisions/0083

@@ -1,4 +1,4 @@
-"""NurseryService: streams to read, and what was made of them."""
+"""NurseryService: streams to read, and registration of their segments."""
 
 # Decisions: docs/decisions/0083
 

@@ -1,4 +1,4 @@
-"""What an attached session needs of Spark for a lake."""
+"""The interface of an attached session to a lake's Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attached session reads: tables of the lake by their names, and through `format("moulin")`."""
+"""Reads of an attached session: tables of the lake by name, and through `format("moulin")`."""
 
 # Decisions: docs/decisions/0460
 

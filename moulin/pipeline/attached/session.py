@@ -1,4 +1,4 @@
-"""The session: SQL and tables that are read."""
+"""The session: SQL and reads of tables."""
 
 # Decisions: docs/decisions/0267
 

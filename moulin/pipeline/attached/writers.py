@@ -1,8 +1,8 @@
 """Writers of DataFrames that came from an attached session.
 
-PySpark makes every DataFrame of one class, and every DataFrame knows its session: `write`, `writeTo`, `writeStream` and
-`mergeInto` of that class are replaced once, and ask the session whether it knows a lake. For other sessions they do
-what they did.
+All PySpark DataFrames have one class, and each has its session: `write`, `writeTo`, `writeStream` and
+`mergeInto` of that class are replaced once, and check whether the session has an attached lake. For other sessions they
+are unchanged.
 """
 
 # Decisions: docs/decisions/0267, docs/decisions/0285

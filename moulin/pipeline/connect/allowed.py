@@ -1,7 +1,7 @@
-"""Which messages of Spark Connect are taken: by lists of fields, so that what nobody thought of is refused.
+"""Allow lists of Spark Connect messages and fields: everything else is rejected.
 
-Messages are checked before anything reads them. What the lists let through is planned by Spark without running
-anything, and then checked again as a plan (`pipeline/sql/safe.py`): functions, tables and hints are its matter.
+Messages are checked before anything reads them. Allowed messages are planned by Spark without running anything, and
+then the plan is checked again (`pipeline/sql/safe.py`) for functions, tables and hints.
 """
 
 # Decisions: docs/decisions/0265

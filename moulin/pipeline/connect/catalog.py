@@ -1,4 +1,4 @@
-"""What clients ask of the catalog (`spark.catalog`), answered from the lake. Names are as Spark's own answers have."""
+"""Catalog requests of clients (`spark.catalog`), answered from the lake, with the same column names as in Spark."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Rows that clients send: Arrow streams that become no larger than they are when Spark reads them.
+"""Rows from clients: only Arrow streams that do not grow when Spark reads them.
 
-Spark keeps them as rows in the driver. A few bytes of Arrow can stand for many rows: compressed, as columns without
-values, as words of a dictionary, or as views that share their text. What Spark's clients send has none of these.
+Spark keeps them as rows in the driver. A few bytes of Arrow can represent many rows: compressed, as columns without
+values, as dictionaries, or as views that share text. Spark's clients use none of these.
 """
 
 # Decisions: docs/decisions/0286

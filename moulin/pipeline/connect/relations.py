@@ -1,8 +1,8 @@
-"""Relations as plans that nothing was looked up for, so that they can be checked before anything runs.
+"""Plans relations without resolving anything, so that they can be checked before anything runs.
 
-Spark's planner analyzes some relations at once, when tables of the lake are still mere names. Of these, the ones with
-expressions are planned here as the plans that Spark makes of them. The others have no expressions but names of columns
-and plain values: they are computed from a checked frame of their input, and the result takes their place.
+Spark's planner analyzes some relations at once, when tables of the lake are still unresolved names. Those with
+expressions are planned here, as Spark would. The others have only column names and plain values: they are computed from
+a checked frame of their input, and replaced by the result.
 """
 
 # Decisions: docs/decisions/0265

@@ -1,6 +1,6 @@
-"""What one client of the SQL server has: a Spark session for safe queries, its settings and views, and its changes.
+"""The state of one client of the SQL server: a Spark session for safe queries, settings and views, and changes.
 
-Every query is safe (`pipeline/sql/safe.py`), whatever the client's role; the role says whether it may change tables.
+Every query is safe (`pipeline/sql/safe.py`), whatever the client's role; the role decides whether it may change tables.
 """
 
 # Decisions: docs/decisions/0265, docs/decisions/0285

@@ -1,4 +1,4 @@
-"""Settings of one client's session: which it may see, and which it may set."""
+"""Settings that a client's session can read and set."""
 
 # Decisions: docs/decisions/0266
 

@@ -1,4 +1,4 @@
-"""Figures of a nursery, for Prometheus and for people: what waits by stream, what batches did, and what is stuck."""
+"""Metrics of a nursery, for Prometheus and for people: backlog by stream, batches, and stuck streams."""
 
 # Decisions: docs/decisions/0231
 

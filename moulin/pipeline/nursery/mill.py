@@ -1,4 +1,4 @@
-"""One slice of a nursery's batch: baby segments in, sorted segments out. The same kernel here and on Spark."""
+"""One slice of a nursery's batch: converts baby segments to sorted segments, with the same kernel here and on Spark."""
 
 from __future__ import annotations
 

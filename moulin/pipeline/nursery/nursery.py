@@ -1,10 +1,9 @@
-"""The nursery: takes what collectors stored into tables, exactly once, and sees streams to their end.
+"""The nursery: loads what collectors stored into tables, exactly once, and ends streams.
 
 A batch is planned from the catalog's offsets alone: the baby segments past each stream's frontier, without gaps, routed
-as one `routing_seq` says. Its tasks write segments that nobody sees; one transaction then adds them to all tables,
-notes what was set aside, and moves the frontiers, each compared with what was planned from. So a nursery may die
-between any two steps, or run beside another: what was not committed is planned again, and files of it are left for
-clean-up.
+by one `routing_seq`. Its tasks write invisible segments; one transaction then adds them to all tables, records what was
+set aside, and advances the frontiers by compare-and-set. So a nursery may crash between any two steps, or run
+concurrently with another: uncommitted work is planned again, and its files are left to clean-up.
 """
 
 # Decisions: docs/decisions/0075, docs/decisions/0077

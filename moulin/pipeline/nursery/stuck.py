@@ -1,4 +1,4 @@
-"""Announces streams that are stuck at a missing number: when a gap is found, every minute, and when it is closed."""
+"""Reports streams that are stuck at a missing number: when a gap is found, every minute, and when it is closed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Structured Streaming as the clock of a nursery: its trigger, its progress and its page in Spark's UI.
 
-A tick carries no data. What a batch takes in is planned from the catalog's offsets, so the checkpoint that Spark wants
-decides nothing, and losing it loses nothing.
+A tick carries no data. Batches are planned from the catalog's offsets, so Spark's checkpoint has no influence, and
+losing it loses nothing.
 """
 
 from __future__ import annotations

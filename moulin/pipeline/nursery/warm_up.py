@@ -1,4 +1,4 @@
-"""Spark, started beside the nursery: batches run in this process until the session is there."""
+"""Starts Spark in the background: batches run in this process until the session is ready."""
 
 # Decisions: docs/decisions/0231
 

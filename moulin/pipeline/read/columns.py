@@ -1,4 +1,4 @@
-"""How Spark sees the columns of a table: what it declares to the Parquet scan, and what it makes of that.
+"""Maps the columns of a table to Spark: the declaration for the Parquet scan, and the conversion.
 
 Spark reads most types as they are stored. Those it lacks are declared as what it can read and converted:
 

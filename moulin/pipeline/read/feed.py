@@ -1,4 +1,4 @@
-"""The change feed of a table in Spark: the driver plans from the catalog which segments changed, and tasks read them.
+"""The change feed of a table in Spark: the driver plans the changed segments from the catalog, and tasks read them.
 
 Tasks need no catalog. Rows of one version may come from several tasks, in any order; `_version` tells.
 """

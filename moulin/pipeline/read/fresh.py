@@ -1,4 +1,4 @@
-"""The fresh lane: what is stored in streams and not yet in segments, as rows of the tables it will go to.
+"""The fresh lane: stored records that are not yet in segments, as rows of their tables.
 
 One snapshot of the catalog says the version, how far each stream is in it, and the routing. A record is in a segment of
 that version, or past its stream's offset and read here; never both. Baby segments are read and routed by the code that

@@ -1,9 +1,9 @@
 """A table as a Spark DataFrame: native Parquet scans over the live segments, deleted rows left out in generated code.
 
-Segments are grouped by what their scan must do: those without a deletion vector are read as they are, those with one
-are tested by row index against a bitmap that every task gets, and so are few rows without one where that saves a scan;
-files of older schemas that need converting are scanned apart, and those below base paths are read by tasks in Python.
-The result is the union.
+Segments are grouped by what their scan must do: those without a deletion vector are read directly; those with one are
+tested by row index against a broadcast bitmap, and so are small ones without one if that saves a scan; files of older
+schemas that need converting are scanned apart, and those below base paths are read by tasks in Python. The result is
+the union.
 """
 
 # Decisions: docs/decisions/0164, docs/decisions/0391

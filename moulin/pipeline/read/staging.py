@@ -1,4 +1,4 @@
-"""Segment files where Spark can read them: in place when the lake is a folder, else as copies on this machine.
+"""Provides segment files to Spark: in place if the lake is a folder, else as local copies.
 
 A segment with column files is copied as one file.
 """

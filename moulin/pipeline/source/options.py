@@ -1,4 +1,4 @@
-"""The options of `format("moulin")`: which table at which version, and which of its changes."""
+"""The options of `format("moulin")`: table, version, and changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`writeStream.format("moulin")`: every batch of a streaming query is one version, made once however often it is tried.
+"""`writeStream.format("moulin")`: every batch of a streaming query is one version, committed exactly once.
 
 The query's id and the batch's number are the commit's request id: a batch that Spark runs again after a failure finds
 itself committed. The id is the one that Spark keeps in the query's checkpoint; tasks know it. The option `query_id`

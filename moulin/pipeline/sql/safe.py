@@ -1,7 +1,7 @@
-"""Safe mode: queries of people who are trusted with the lake's tables, and with nothing else of the machine.
+"""Safe mode: queries of users who may read the lake's tables and nothing else on the machine.
 
 A safe query runs in a session of its own, without the caller's views, functions and settings that reach files. It is
-checked twice, each time against lists of what is allowed, so that what nobody thought of is refused:
+checked twice, each time against allow lists, so that everything unknown is rejected:
 
 1. as Spark's parser understands it, before anything is looked up or evaluated: classes of the syntax tree, names of
    functions and hints, and tables, which must be the lake's;

@@ -1,4 +1,4 @@
-"""Which texts `lake.sql` takes, and what to call instead of the others."""
+"""Checks which statements `lake.sql` runs, and names the call to use for others."""
 
 from __future__ import annotations
 

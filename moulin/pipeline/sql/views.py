@@ -1,9 +1,9 @@
 """Views that are queries: checked when they are made, and planned over the tables they name when they are read.
 
-Whoever reads a view runs a text that somebody else wrote. It is therefore held to the rules of safe queries, in every
-query: it names tables and views of the lake alone, and runs no programs. So it also means the same for everybody. It is
-made in the session of safe queries, without the caller's functions and variables, and read with the settings of the
-query around it.
+Reading a view runs SQL that another user wrote. The rules of safe queries therefore apply to it in every query: it can
+only use tables and views of the lake, and cannot run programs. So it also means the same for every user. It is made in
+the session of safe queries, without the caller's functions and variables, and read with the settings of the query
+around it.
 
 Its columns are those it had when it was made, as in Spark: each is found by its name among the
 columns of the query and cast to the type that is stored.

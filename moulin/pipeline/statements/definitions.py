@@ -1,4 +1,4 @@
-"""What CREATE TABLE says of a table, as the arguments of `lake.create_table`.
+"""Converts CREATE TABLE to the arguments of `lake.create_table`.
 
 Spark's grammar has no clause for the event time, the sort order and types that Spark lacks: table properties named
 after the arguments say them.

@@ -1,4 +1,4 @@
-"""SHOW: what there is in a lake. Columns have the names that Spark gives them."""
+"""SHOW statements. Columns have the same names as in Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names in statements: which table, database or column of the lake they mean."""
+"""Resolves names in statements to tables, databases and columns of the lake."""
 
 from __future__ import annotations
 

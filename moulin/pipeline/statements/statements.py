@@ -1,4 +1,4 @@
-"""Which function runs which statement."""
+"""Maps statements to the functions that run them."""
 
 # Decisions: docs/decisions/0250
 

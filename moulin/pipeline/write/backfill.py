@@ -1,4 +1,4 @@
-"""Folders of files into a table: every file once, in batches, however often the load is killed and started again.
+"""Loads folders of files into a table: every file once, in batches, even if the load is killed and restarted.
 
 A batch is bound to its number by its commit: the request id is (table, source, number), and the digest kept with it
 names an object that lists the files of the batch. So what was loaded is what is committed, and of two loads at once one

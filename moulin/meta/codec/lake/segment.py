@@ -1,4 +1,4 @@
-"""Segments and deletion vectors: committed ones, and those that a commit brings."""
+"""Segments and deletion vectors: committed ones, and new ones in a commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables: entries, states, and tables to be made."""
+"""Tables: entries, states, and new tables."""
 
 from __future__ import annotations
 
