@@ -1,4 +1,4 @@
-"""What clients ask about plans without running them."""
+"""Requests about plans that do not run them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Operations: statements that run in threads of their own, and whose answers wait for their client.
+"""Operations: statements that run in their own threads, with results buffered for the client.
 
-A client that loses its connection attaches again and goes on after the last answer that it has. It releases answers as
-it reads them; an operation is forgotten when all of it was released, when its session ends, or some minutes after
-anybody last asked for it.
+A client that loses its connection reattaches and continues after the last response that it has. It releases responses
+as it reads them; an operation is deleted when everything was released, when its session ends, or some minutes after its
+last use.
 """
 
 # Decisions: docs/decisions/0266

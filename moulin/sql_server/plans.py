@@ -1,4 +1,4 @@
-"""Plans as they come in messages: one that was compressed is unpacked, within a limit."""
+"""Plans in messages: compressed ones are decompressed, within a limit."""
 
 from __future__ import annotations
 

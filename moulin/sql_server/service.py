@@ -1,4 +1,4 @@
-"""The calls of Spark Connect. What is not here is refused."""
+"""The calls of Spark Connect. All others are rejected."""
 
 # Decisions: docs/decisions/0265, docs/decisions/0266, docs/decisions/0285
 

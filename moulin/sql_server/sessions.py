@@ -1,6 +1,6 @@
-"""Sessions of clients: each belongs to one token. A session id of another token names nothing.
+"""Sessions of clients: each belongs to one token. Session ids of other tokens are unknown.
 
-Whom a message says it is from is not read: the token says it.
+The user in a message is ignored: the token identifies the caller.
 """
 
 # Decisions: docs/decisions/0266

@@ -1,7 +1,7 @@
 """A lake's storage together with its base paths: the one module that resolves addresses below `bases/`.
 
-The catalog says which base paths there are; options, which may hold secrets, come from whoever opens the lake. A base
-path is opened when a file below it is first asked for.
+The catalog lists the base paths; options, which may contain secrets, come from the caller who opens the lake. A base
+path is opened on first use.
 """
 
 # Decisions: docs/decisions/0430

@@ -1,9 +1,8 @@
 """A read-through disk cache in front of a remote store.
 
-Only what never changes is kept: segments and what lies beside them, deletion vectors and journals. Manifests, the
-marker and everything else pass through. An object is kept in aligned blocks, a small one in a single block; blocks
-that follow each other and are missing are asked for in one request, and readers who want the same block at the same
-time share one request.
+Only immutable objects are cached: segments and their index files, deletion vectors and journals. Manifests, the marker
+and everything else pass through. An object is cached in aligned blocks, a small one in a single block; adjacent missing
+blocks are fetched in one request, and concurrent readers of a block share one request.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a path of a lake is: one question for all shapes of `paths`. Pure functions, no I/O.
+"""Classifies paths of a lake by the forms in `paths`. Pure functions, no I/O.
 
-A path that comes from somebody else, or from an old row, is believed only when it has the shape of a kind.
+An untrusted path, or one from an old row, is accepted only if it has the form of a known kind.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What every store promises, whether it is a folder or an object store.
+"""The guarantees of every store, a folder or an object store.
 
-- A path is relative to the root and passes `paths.checked`. An object is seen whole or not at all.
-- When `put`, `put_if_absent` or a `writer` block returns, the bytes outlive a power cut.
+- A path is relative to the root and passes `paths.checked`. Objects are atomic: visible completely or not at all.
+- When `put`, `put_if_absent` or a `writer` block returns, the bytes are durable.
 - `put_if_absent` has exactly one winner, between threads, processes and machines.
-- Errors come from `moulin.errors`. They never show keys, tokens or signed URLs, and neither does `repr`.
+- Errors are those of `moulin.errors`. Errors and `repr` never contain keys, tokens or signed URLs.
 - A store may be used from several threads at once, and pickled. A folder may also be used after a fork; the client of
-  object stores may not, and refuses.
+  object stores may not, and raises an error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A folder as a store.
 
-Not through obstore: its local store does not sync what it writes, hangs in a forked child, and takes many times as long
-as the system calls below it.
+Does not use obstore: its local store does not sync writes, hangs in a forked child, and is many times slower than the
+system calls.
 """
 
 # Decisions: docs/decisions/0030, docs/decisions/0497

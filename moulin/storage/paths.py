@@ -1,9 +1,9 @@
-"""Every file name of a lake is built and parsed here. DO NOT CHANGE: lakes on disk carry these names.
+"""Every file name of a lake is built and parsed here. DO NOT CHANGE: existing lakes use these names.
 
 ```
 moulin.json                                                         marker: this folder is a lake
 catalog.sqlite                                                      embedded catalog
-living/catalog.sqlite-<16 hex>                                      what a process that lives uses of the lake
+living/catalog.sqlite-<16 hex>                                      what a running process uses of the lake
 manifests/<version:020>.delta | .full                               lake manifests
 tables/<table uuid>/data/_moulin_segment=<number>/<8 hex>.parquet   segments, each alone in its folder
 tables/<table uuid>/data/_moulin_segment=<number>/<8 hex>.keys      the key index of that segment, if its table is keyed
@@ -32,8 +32,8 @@ bases/<base path uuid>/moulin/<lake uuid>/tables/...                a segment, o
 A region's log on a local disk has a folder of its own, of files `<position:020>.wal`.
 
 An address that begins with bases/ is that of an object below a base path (bases.py resolves it).
-All other paths are relative to the storage root, use `/`, and have one spelling only: `parse_x(x(...))` gives the parts
-back, and a parser answers None to every string that its builder cannot make. Pure functions, no I/O.
+All other paths are relative to the storage root, use `/`, and have exactly one form: `parse_x(x(...))` returns the
+parts, and a parser returns None for every string that its builder cannot create. Pure functions, no I/O.
 """
 
 # Decisions: docs/decisions/0012

@@ -1,4 +1,4 @@
-"""A store that is only read: whatever would change it is refused before it is asked."""
+"""A read-only store: rejects every change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the client of object stores raises, as errors of Moulin."""
+"""Converts errors of the object store client to errors of Moulin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens the store that a path or URI names."""
+"""Opens the store at a path or URI."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Short-lived credentials for a part of an S3 bucket, from a security token service: AssumeRole with a session policy.
 
-The service is AWS's, or one that speaks its protocol, such as MinIO's. Options of the storage name the role:
+The service is AWS's, or a compatible one such as MinIO's. Options of the storage name the role:
 
-    sts_role_arn       the role to assume; without it no credentials are lent
+    sts_role_arn       the role to assume; without it no credentials are vended
     sts_endpoint       the service; by default that of `endpoint`, or AWS's in the region
-    sts_seconds        how long credentials live, 3600 by default and at least
-    sts_external_id    what the role asks for, if anything
+    sts_seconds        lifetime of credentials, at least and by default 3600
+    sts_external_id    the external id that the role requires, if any
 
 The call is signed with the storage's own keys. Nothing of it is stored or logged.
 """

@@ -1,4 +1,4 @@
-"""The storage of a lake as its tables read it: a file that a version names is there, or the reader learns why not."""
+"""The storage of a lake for tables: if a file of a version is missing, the error says why."""
 
 # Decisions: docs/decisions/0172
 

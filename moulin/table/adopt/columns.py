@@ -1,7 +1,7 @@
-"""The columns of a foreign Parquet file matched with those of a table: by name, or by field id where it has some.
+"""Matches the columns of a Parquet file with those of a table: by name, or by field id if it has some.
 
-The result is made once for all files of one schema. It gives a field id of the table to each element of the Parquet
-schema that is read.
+The result is computed once for all files with one schema. It maps each element of the Parquet schema to a field id of
+the table.
 """
 
 # Decisions: docs/decisions/0431

@@ -1,4 +1,4 @@
-"""Delta tables: their log read as it is, without a library. What a log may say and is not known here is refused."""
+"""Delta tables: reads their log without a library. Unknown features are rejected."""
 
 # Decisions: docs/decisions/0434
 

@@ -1,6 +1,6 @@
-"""Deletion vectors of Delta tables: where the log says they are, and their bytes, which are those of ours.
+"""Deletion vectors of Delta tables: their location from the log, and their bytes, which have the same format as ours.
 
-A vector lies in a file of the table or in the log itself. In a file it has the form of a `deletion-vector-v1` blob:
+A vector is in a file of the table or in the log itself. In a file it has the form of a `deletion-vector-v1` blob:
 length, magic, bitmap, CRC. In the log it is magic and bitmap, in base 85.
 """
 

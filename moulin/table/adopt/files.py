@@ -1,4 +1,4 @@
-"""Finds the files to adopt, and the base path that they lie below: a new one where there is none."""
+"""Finds the files to adopt, and their base path, creating one if there is none."""
 
 # Decisions: docs/decisions/0430
 

@@ -1,4 +1,4 @@
-"""Iceberg tables: the files of their current snapshot, from metadata and manifests as they are."""
+"""Iceberg tables: lists the files of the current snapshot, from metadata and manifests."""
 
 # Decisions: docs/decisions/0434, docs/decisions/0480
 

@@ -1,4 +1,4 @@
-"""What an import finds at an address: the table to make, and the files that are its rows."""
+"""The result of inspecting an address for an import: the table to create, and its files."""
 
 from __future__ import annotations
 

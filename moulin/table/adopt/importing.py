@@ -1,4 +1,4 @@
-"""Makes a table of a foreign one where it lies: Iceberg, Delta, or a folder of Parquet files. Lance is copied."""
+"""Creates a table from an Iceberg or Delta table or a folder of Parquet files in place. Lance tables are copied."""
 
 # Decisions: docs/decisions/0434, docs/decisions/0480, docs/decisions/0610
 

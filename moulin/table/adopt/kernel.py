@@ -1,5 +1,5 @@
-"""Footers of foreign files become facts of segments: the slice of an adoption. Reads no rows but the keys of a keyed
-table, unless a footer says too little of a column that must be known.
+"""Converts footers of files to facts of segments: the slice of an adoption. Reads no rows except the keys of a keyed
+table, unless a footer lacks required statistics.
 """
 
 # Decisions: docs/decisions/0431, docs/decisions/0481, docs/decisions/0610

@@ -1,4 +1,4 @@
-"""Keys of foreign files: read once, to be found in an index of the table's own, and to be there only once."""
+"""Keys of adopted files: read once, written to a key index, and checked for duplicates."""
 
 # Decisions: docs/decisions/0610
 

@@ -1,4 +1,4 @@
-"""Changes of a keyed table that are not puts: each holds the regions it touches, so that no put is lost."""
+"""Bulk changes of a keyed table: each holds the regions it touches, so that no put is lost."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Runs into a version: bulk upserts, overwrites and merges of a keyed table, planned and committed by the driver.
+"""Commits runs: bulk upserts, overwrites and merges of a keyed table, planned and committed by the driver.
 
-Runs of an upsert are written while puts go on, and locate their keys in the version of the plan. The commit holds the
-regions they touch; where rows of these changed meanwhile, it locates the keys of the runs again. A merge computes from
-the rows that are there, so it holds the table from its beginning.
+Runs of an upsert are written while puts continue, and locate their keys in the version of the plan. The commit holds
+the regions they touch; if rows of these have changed, it locates the keys of the runs again. A merge computes from
+existing rows, so it holds the table from its start.
 """
 
 # Decisions: docs/decisions/0053, 0292

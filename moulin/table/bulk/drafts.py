@@ -1,6 +1,6 @@
-"""Drafts: the runs of all tasks by region, united and checked until they are committed.
+"""Drafts: the runs of all tasks by region, merged and checked until they are committed.
 
-Keys that several tasks wrote are refused, or only their last rows count. Where rows of a region changed since the plan,
+Keys written by several tasks are rejected, or only their last rows count. If rows of a region changed since the plan,
 the keys of its runs are located again.
 """
 

@@ -1,4 +1,4 @@
-"""An adopted file as readers get it that look for a footer themselves: with the field ids of its table."""
+"""An adopted file for readers that parse the footer themselves: with the field ids of its table."""
 
 # Decisions: docs/decisions/0431
 

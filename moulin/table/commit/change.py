@@ -1,4 +1,4 @@
-"""Changes of tables, as they are prepared from one version and handed to the committer."""
+"""Changes of tables, prepared from one version and passed to the committer."""
 
 # Decisions: docs/decisions/0014
 

@@ -1,7 +1,7 @@
-"""The committer: changes are prepared, carried over to newer versions, and committed with bounded retry.
+"""The committer: prepares changes, rebases them onto newer versions, and commits them with bounded retries.
 
-Reading and writing deletion vectors and journals is I/O, so it happens here, before the catalog's lock is taken. When
-the catalog answers that something moved since and that a rebase helps, the change is carried over and tried again.
+Reading and writing deletion vectors and journals is I/O, so it happens here, before the catalog's lock is taken. If the
+catalog reports a conflict that a rebase can solve, the change is rebased and retried.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Retries of commits: one loop for all who may lose a race or an answer. It raises the error of the last attempt."""
+"""Retries of commits: one loop for conflicts and lost responses. It raises the error of the last attempt."""
 
 # Decisions: docs/decisions/0203
 

@@ -1,4 +1,4 @@
-"""The rows of a segment as one Parquet file, whether they lie in one file or in several."""
+"""The rows of a segment as one Parquet file, even if they are in several files."""
 
 # Decisions: docs/decisions/0420
 

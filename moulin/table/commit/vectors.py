@@ -1,4 +1,4 @@
-"""Deletion vectors in storage: read with a cache, and write the successors of several in one Puffin file."""
+"""Deletion vectors in storage: reads them with a cache, and writes several new ones in one Puffin file."""
 
 # Decisions: docs/decisions/0010
 

@@ -1,4 +1,4 @@
-"""Completion of a merge task by a worker that has only storage: what it wrote is checked, then committed."""
+"""Completion of a merge task by a worker that has only storage: its output is checked, then committed."""
 
 # Decisions: docs/decisions/0011, docs/decisions/0083
 

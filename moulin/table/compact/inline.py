@@ -1,4 +1,4 @@
-"""Inline segments become files: the append that finds many of them compacts them, so that they stay few."""
+"""Compacts inline segments into files: the append that finds many of them compacts them."""
 
 # Decisions: docs/decisions/0320, docs/decisions/0322
 

@@ -1,4 +1,4 @@
-"""The rows of many inline segments at once: a reader for each would cost a compaction more than all else."""
+"""Reads many inline segments together, because separate readers would dominate the cost of a compaction."""
 
 # Decisions: docs/decisions/0322, docs/decisions/0380
 

@@ -1,5 +1,5 @@
-"""The compaction kernel: live rows of several segments into new ones, in order, with their lineage, and the journal of
-what went where.
+"""The compaction kernel: writes the live rows of several segments to new ones, in order, with lineage, and the journal
+of new positions.
 """
 
 # Decisions: docs/decisions/0232, docs/decisions/0237

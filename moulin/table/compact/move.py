@@ -1,7 +1,7 @@
-"""Moves segments to a base path: whole ones, whose rows all match. Rows, their ids and their versions stay the same.
+"""Moves whole segments, in which all rows match, to a base path. Rows, their ids and their versions do not change.
 
-A segment is rewritten by a compaction of its own, with a journal, so that whatever meets a compaction meets a move: a
-delete follows the journal, and the old file goes when no version that is kept has it.
+Each segment is moved by a separate compaction with a journal, so concurrent operations handle it like a compaction: a
+delete follows the journal, and the old file is deleted when no kept version uses it.
 """
 
 # Decisions: docs/decisions/0433

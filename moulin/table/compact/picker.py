@@ -1,4 +1,4 @@
-"""Which segments to compact, and how to cut the work into slices."""
+"""Chooses segments to compact, and splits the work into slices."""
 
 # Decisions: docs/decisions/0455
 

@@ -1,4 +1,4 @@
-"""Merge tasks for workers: planned over one table or all of them, as an operator or the janitor asks."""
+"""Plans merge tasks for workers, for one table or all, on request of an operator or the janitor."""
 
 from __future__ import annotations
 

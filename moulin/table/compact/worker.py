@@ -1,4 +1,4 @@
-"""A worker that does merge tasks as they come: claims one, keeps the claim alive, runs it, commits or says why not.
+"""A worker for merge tasks: claims a task, renews the lease, runs it, and commits or reports the failure.
 
 A worker that is stopped gives its task back at once, so that its inputs do not wait for the end of the lease. One that
 is killed cannot: its task is taken over when the lease is over.

@@ -1,4 +1,4 @@
-"""Edits into a version: planned, written and committed, and computed again when rows that they read have changed."""
+"""Commits edits: plans, writes and commits them, and computes them again if rows that they read have changed."""
 
 from __future__ import annotations
 

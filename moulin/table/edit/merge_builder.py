@@ -1,4 +1,4 @@
-"""MergeBuilder: a merge on any condition, put together clause by clause."""
+"""MergeBuilder: builds a merge on any condition, clause by clause."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The kernel of edits: rows to insert, update or delete become segments and positions to hide. Nothing is committed.
 
-An update brings the columns that change. The others, and the row id, are read from the segment of the old row, so that
-values pass through no other engine and no type loses anything on its way.
+An update contains the changed columns. The others, and the row id, are read from the segment of the old row, so that no
+value is converted by another engine.
 """
 
 # Decisions: docs/decisions/0292

@@ -1,9 +1,9 @@
 """Erase rows from every version of a table, and of all tables that share its segments. Read this first.
 
-1. What a killed erase left is finished. 2. A row in the catalog says that this one began. 3. Logs are flushed and
-emptied, so that every row is in a segment. 4. Rows are found (`find.py`) and segments written again (`scrub.py`).
-5. One commit puts the new files in the place of the old ones, in every version. 6. Manifests, old files and the
-catalog's own file follow, which anybody can finish (`catalog/upkeep/erasures.py`).
+1. Finish an interrupted erase. 2. Record the start in the catalog. 3. Flush and empty logs, so that every row is in a
+segment. 4. Find rows (`find.py`) and rewrite segments (`scrub.py`). 5. Replace the files in every version, in one
+commit. 6. Handle manifests, old files and the catalog's own file, which any process can finish
+(`catalog/upkeep/erasures.py`).
 """
 
 # Decisions: docs/decisions/0440, docs/decisions/0441, docs/decisions/0442

@@ -1,4 +1,4 @@
-"""An erase as its caller sees it: done here, where the catalog is, or by the server that has it."""
+"""The entry point of an erase: runs here, if the catalog is here, or on the server."""
 
 # Decisions: docs/decisions/0443, docs/decisions/0620
 

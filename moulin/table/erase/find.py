@@ -1,4 +1,5 @@
-"""Which rows an erase takes: every row of every kept version for which the condition is true, at the columns of then.
+"""Finds the rows to erase: every row of every kept version for which the condition is true, with the columns of that
+version.
 
 A row that a later version deleted or changed is in an older one, and is found there: deletion vectors are not applied.
 A condition is read with the columns of every kept version of every table that shares a segment, so a column that was

@@ -1,7 +1,7 @@
 """The report of an erase: JSON that names every file, without the values that were erased, and a signature over it.
 
-With a key the signature is HMAC-SHA256: who has the key can tell that nobody changed the report. Without one it is a
-SHA-256 digest, which shows damage only.
+With a key the signature is HMAC-SHA256, which proves that the report was not changed. Without one it is a SHA-256
+digest, which only detects damage.
 """
 
 # Decisions: docs/decisions/0443

@@ -1,4 +1,4 @@
-"""Where the values of a fill come from: an expression, a function over batches, or rows that are joined."""
+"""Sources of the values of a fill: an expression, a function over batches, or joined rows."""
 
 # Decisions: docs/decisions/0422, docs/decisions/0624
 

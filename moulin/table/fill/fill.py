@@ -1,9 +1,9 @@
-"""Columns that are added with values: begun as pending, filled group by group, and declared complete.
+"""Adds columns with values: pending at first, filled group by group, then completed.
 
-A fill goes on beside appends, deletes, upserts and compactions; none of them conflicts with it. Each group is a task
-like that of a compaction, so that no other worker rewrites its segments meanwhile, and one commit. A fill that was
-killed goes on when it is called again: what it needs is among the table's properties, and what is left to do are the
-live segments without a file of the column.
+A fill runs concurrently with appends, deletes, upserts and compactions, without conflicts. Each group is a task like
+that of a compaction, so that no other worker rewrites its segments at the same time, and one commit. A killed fill
+continues when it is called again: its state is in the table's properties, and the remaining work are the live segments
+without a file of the column.
 """
 
 # Decisions: docs/decisions/0421, docs/decisions/0422, docs/decisions/0471

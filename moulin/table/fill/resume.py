@@ -1,4 +1,4 @@
-"""Fills that nobody works at any more: a worker goes on with those whose values an expression gives."""
+"""Resumes abandoned fills with an expression, in a worker."""
 
 # Decisions: docs/decisions/0473
 

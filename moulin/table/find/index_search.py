@@ -1,7 +1,7 @@
-"""Secondary indexes in scans: which segments, and which positions in them, a condition can hold for.
+"""Secondary indexes in scans: finds the segments and positions that may match a condition.
 
-What an index answers is checked again on the rows themselves, so it may name too many rows and must never name too
-few. A segment that no file covers is read as without an index.
+The result is checked again on the rows themselves, so it may contain too many rows but never too few. A segment that no
+file covers is read without the index.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Locate keys: in which segment, and at which position, the live row of each key is."""
+"""Locates keys: the segment and position of the live row of each key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels of secondary indexes: a file made from segments, or carried over through a compaction's journal."""
+"""The kernels of secondary indexes: build a file from segments, or map one through a compaction's journal."""
 
 # Decisions: docs/decisions/0054
 

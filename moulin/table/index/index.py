@@ -1,7 +1,7 @@
-"""Secondary indexes of a table: made, dropped, brought up to date, and carried through compactions.
+"""Secondary indexes of a table: creates, drops, extends them, and maintains them in compactions.
 
 An index has files, each of which covers some segments. Rows of segments that none covers are found by reading them, so
-an index is never wrong for being behind.
+an outdated index is never wrong.
 """
 
 from __future__ import annotations
