@@ -53,7 +53,7 @@ def adbc(python: str, served: Served, token: str, steps: str) -> dict[str, Any]:
 def test_adbc_queries_changes_and_finds_tables(served: Served, tmp_path: Path) -> None:
     python = environment(tmp_path / "venv", "adbc.lock")
     found = adbc(python, served, served.tokens["writer"], "changes")
-    assert found.pop("wrong column").startswith("ProgrammingError: INVALID_ARGUMENT: [Spark] Spark refuses the query")
+    assert found.pop("wrong column").startswith("ProgrammingError: INVALID_ARGUMENT: [Spark] Spark rejects the query")
     assert "tables of the lake alone" in found.pop("file")
     assert found == {
         "query": [[1, "n1"], [2, "n2"]],

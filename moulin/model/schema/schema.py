@@ -80,7 +80,7 @@ def unknown_column(schema: Schema, name: str) -> NotFound:
     known = sorted(schema.column_names) if "." in name else [field.name for field in schema.fields]
     more = len(known) - _SHOWN
     shown = ", ".join(known[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    return NotFound(f"Unknown column {name!r}.{did_you_mean(name, known)} The columns are: {shown}.")
+    return NotFound(f"There is no column {name!r}.{did_you_mean(name, known)} The columns are: {shown}.")
 
 
 def column_path(schema: Schema, field_id: int) -> tuple[str, ...] | None:

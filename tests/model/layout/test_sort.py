@@ -78,7 +78,7 @@ def test_no_fields_is_unsorted() -> None:
         (["n", "n desc"], InvalidInput, "names column n twice"),
         (["  "], InvalidInput, "A sort field must be text"),
         ([5], InvalidInput, "not 5"),
-        ("ts", InvalidInput, r"write \['ts'\]"),
+        ("ts", InvalidInput, r"use \['ts'\]"),
     ],
 )
 def test_impossible_sort_fields_are_refused(fields: Any, error: type[Exception], reason: str) -> None:

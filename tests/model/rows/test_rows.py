@@ -251,7 +251,7 @@ def test_columns_are_matched_by_name() -> None:
         to_batches(pa.table([[1], [2]], names=["id", "id"]), SIMPLE)
     with pytest.raises(InvalidInput, match="Column id is required, but the data does not have it"):
         to_batches(pa.table({"name": ["x"]}), SIMPLE)
-    with pytest.raises(InvalidInput, match="not of one length: id has 2, name has 1"):
+    with pytest.raises(InvalidInput, match="different lengths: id has 2, name has 1"):
         to_batches({"id": [1, 2], "name": ["x"]}, SIMPLE)
     with pytest.raises(InvalidInput, match="Row 1 is not a dict"):
         collect([{"id": 1}, (2, "x", None)])

@@ -272,7 +272,7 @@ def test_a_text_for_another_engine_is_translated_and_checked(lake: Lake, orders:
 def test_a_text_that_does_not_translate_says_for_whom_it_is(lake: Lake, orders: Table) -> None:
     plant_version(lake, "v", Representation("our-engine", "from shop.t"), "shop")
     plant_version(lake, "w", Representation("trino", "select from where ("), "shop")
-    with pytest.raises(Unsupported, match=r"View shop\.v has a text for our-engine, and Spark cannot run it: .*"):
+    with pytest.raises(Unsupported, match=r"View shop\.v has SQL only for our-engine, and Spark cannot run it: .*"):
         lake.sql("select * from shop.v")
     with pytest.raises(Unsupported, match=r"View shop\.w has SQL only for trino, .* Add SQL for Spark"):
         lake.sql("select * from shop.w")

@@ -278,7 +278,7 @@ def test_files_that_are_no_tables_are_refused_by_name(lake: Lake, tmp_path: Path
     (tmp_path / "secret").mkdir()
     pq.write_table(rows(50, 5), tmp_path / "secret" / "s.parquet")
     os.symlink(tmp_path / "secret" / "s.parquet", place / "link.parquet")
-    with pytest.raises(InvalidInput, match=r"link.parquet is a link out of the base path"):
+    with pytest.raises(InvalidInput, match=r"link.parquet is a symbolic link out of base path"):
         table.adopt([place / "link.parquet"])
     assert len(ids(table)) == 10
 

@@ -178,8 +178,8 @@ def test_an_update_is_computed_again_when_its_rows_changed(orders: Table) -> Non
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, "set takes a dict"),
-        (["amount"], "set takes a dict"),
+        ({}, "set must be a dict"),
+        (["amount"], "set must be a dict"),
         ({"amout": 1}, "'amout'.* Did you mean 'amount'"),
         ({"amount": "total * 2"}, "set of amount: .*'total'"),
         ({"region": "concat(region, 'x')"}, r'the function concat.*lake\.sql\("update shop\.orders set \.\.\."\)'),
