@@ -1,4 +1,4 @@
-"""Telemetry of a lake for screens: which tables have it, and their rows in a range of time, fresh records included.
+"""Telemetry of a lake for screens: its tables, and their rows in a time range, including fresh records.
 
     telemetry = Telemetry(lake)                          # one for each server
     table = telemetry.table("logs")                      # or telemetry.table("logs", table_id)

@@ -1,4 +1,4 @@
-"""The words of a query in a small language, such as LogQL and PromQL, read one after another."""
+"""A tokenizer for small query languages such as LogQL and PromQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one batch of a backfill loaded: the files of a source, as they were. See docs/formats/backfill_batch.md."""
+"""The files of a source that one batch of a backfill loaded. See docs/formats/backfill_batch.md."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Erasures in manifests: a manifest of an older version, as if the erased rows had never been in it.
+"""Erasures in manifests: rewrites a manifest of an older version as if the erased rows had never existed.
 
-An erasure keeps the numbers and row counts of segments, so every manifest stays valid when what it says of them is
-replaced. One function does that, wherever manifests are: in storage, in the outbox, in a mirror, and in the hands of a
-recovery that finds them as they were before. Doing it twice changes nothing.
+An erasure keeps the numbers and row counts of segments, so every manifest stays valid when its facts are replaced. One
+function does that for all manifests: in storage, in the outbox, in a mirror, and in a recovery that reads old ones. It
+is idempotent.
 """
 
 # Decisions: docs/decisions/0441

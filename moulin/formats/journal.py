@@ -1,8 +1,8 @@
-"""The rewrite journal: where a compaction put each row of its inputs. Layout: docs/formats/journal.md.
+"""The rewrite journal: the new position of each input row of a compaction. Layout: docs/formats/journal.md.
 
 Every slice of a compaction writes one journal, which covers ranges [start, stop) of the input segments and gives for
-each position its address in an output, or records that the row was dropped. `JournalSet` unites the journals of one
-compaction, `follow` carries positions through successive compactions.
+each position its address in an output, or records that the row was dropped. `JournalSet` merges the journals of one
+compaction, `follow` maps positions through successive compactions.
 """
 
 from __future__ import annotations

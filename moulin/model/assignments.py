@@ -1,6 +1,6 @@
-"""Values that a change gives to columns: expressions in the grammar of a `where`, or plain Python values.
+"""New values of columns in a change: expressions in the syntax of a `where`, or plain Python values.
 
-They are bound to a schema once, checked against the types of the columns that they are for, and sent to tasks.
+They are bound to a schema once, checked against the types of their columns, and sent to tasks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the catalog knows of a data file without opening it."""
+"""The catalog's facts of a data file."""
 
 from __future__ import annotations
 

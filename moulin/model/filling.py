@@ -1,11 +1,10 @@
 """Pending columns: columns that are being filled, segment by segment, and are not complete yet.
 
-A pending column is in the schema as a placeholder: a column of nulls that nobody may write. Its values go into column
-files under a field id that no schema has yet. When every live segment has them, the placeholder gives way to that
-field, in one version. What is needed to go on is kept among the table's properties, under a key of its own.
+A pending column is in the schema as a placeholder: a read-only column of nulls. Its values go into column files under a
+new field id. When every live segment has them, the field replaces the placeholder, in one version. The state of the
+fill is stored in a table property.
 
-A column that was filled can be filled again: then the column itself stands where the placeholder would, and is read and
-written as before until its new values take its place.
+A filled column can be filled again: then the old column is read and written as before until the new values replace it.
 """
 
 # Decisions: docs/decisions/0421, docs/decisions/0470, docs/decisions/0472

@@ -1,4 +1,4 @@
-"""What `table.merge` does with each row of its source: update, delete or leave the row of its key, insert the rest.
+"""The rules of `table.merge` for each source row: update, delete or keep the row with its key, or insert.
 
 Conditions and values are written as a `where` is, over `source.<column>` and `target.<column>`; those of rows that are
 inserted over `source.<column>` alone.

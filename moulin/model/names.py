@@ -1,4 +1,4 @@
-"""Names of databases, tables, views and columns: which are allowed, how two-part names are read, how SQL quotes them.
+"""Names of databases, tables, views and columns: validation, parsing of two-part names, quoting in SQL.
 
 Names are case-sensitive and are kept as given. The dots in the name of a database are between its levels: the database
 `a.b` lies below the database `a`, if there is one. A name with a dot is written between backquotes: `a.b`.orders.

@@ -1,7 +1,7 @@
-"""Region specs: how the keys of a table are divided among writers, by transforms or expressions of key columns.
+"""Region specs: divide the keys of a table among writers, by transforms or expressions of key columns.
 
-A table may be divided otherwise while it has rows. Each spec has the highest number that a region had when it took
-effect: segments of regions up to that number may hold any key, so all regions of the spec look into them.
+The division of a table can change while it has rows. Each spec has the highest number that a region had when it took
+effect: segments of regions up to that number may hold any key, so all regions of the spec search them.
 """
 
 # Decisions: docs/decisions/0611, docs/decisions/0612

@@ -1,4 +1,4 @@
-"""Settings of a table that pipelines go by: retention, merge span, sharding fields. They live in its properties."""
+"""Table settings for maintenance: retention, merge span, sharding fields. They are stored in its properties."""
 
 # Decisions: docs/decisions/0085
 

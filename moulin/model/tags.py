@@ -1,7 +1,7 @@
 """Named versions of a table, and statistics files that engines attach to snapshots: settings with a key of their own.
 
-They are kept among the table's properties, under keys that nobody else may set, and so are in manifests, in replicas
-and in every version as properties are. What users see as properties is without them.
+They are stored as table properties with reserved keys, so they are in manifests, replicas and every version. They are
+hidden from users.
 """
 
 # Decisions: docs/decisions/0111

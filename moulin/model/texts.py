@@ -1,4 +1,4 @@
-"""Texts that clients choose freely: which of them every catalog and every manifest can hold."""
+"""Validates free text of clients, so that every catalog and manifest can store it."""
 
 from __future__ import annotations
 

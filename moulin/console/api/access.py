@@ -1,4 +1,4 @@
-"""The tokens of the server: who may call it, and what."""
+"""The access tokens of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables, to change: versions brought back and named, properties, drops, and compactions that are planned."""
+"""Changes of tables: restores, tags, properties, drops, and planned compactions."""
 
 from __future__ import annotations
 

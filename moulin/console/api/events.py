@@ -1,4 +1,4 @@
-"""What happens, as it happens: server-sent events."""
+"""Live updates as server-sent events."""
 
 # Decisions: docs/decisions/0533
 

@@ -1,4 +1,4 @@
-"""The past of a table: its commits, and what two versions differ in."""
+"""The history of a table: its commits, and differences between two versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs: found, counted, shown with what happened around them, and followed."""
+"""Logs: search, counts, context, and live tail."""
 
 # Decisions: docs/decisions/0566, docs/decisions/0567, docs/decisions/0568
 

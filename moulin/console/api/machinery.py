@@ -1,4 +1,4 @@
-"""What runs: streams of collectors and what waits in them, members of the cluster, merge tasks."""
+"""Running work: streams of collectors and their backlog, members of the cluster, merge tasks."""
 
 from __future__ import annotations
 

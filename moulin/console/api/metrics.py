@@ -1,4 +1,4 @@
-"""Metrics: which there are, and their lines along time."""
+"""Metrics: names, and time series."""
 
 # Decisions: docs/decisions/0660
 

@@ -1,4 +1,4 @@
-"""What a table is made of: segments, partitions, indexes, regions, and the engines that read it."""
+"""The parts of a table: segments, partitions, indexes, regions, and the engines that can read it."""
 
 from __future__ import annotations
 

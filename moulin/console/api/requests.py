@@ -1,4 +1,4 @@
-"""What routes share: the role that each takes, the lake behind them, cursors, and answers that are known already."""
+"""Shared by routes: roles, the lake, cursors, and ETags."""
 
 # Decisions: docs/decisions/0531
 

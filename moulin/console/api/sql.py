@@ -1,4 +1,4 @@
-"""SQL: statements that run in processes of their own, their rows, plans and exports, and what may follow in a text."""
+"""SQL: statements in child processes, their rows, plans and exports, and completion."""
 
 # Decisions: docs/decisions/0650, docs/decisions/0651
 

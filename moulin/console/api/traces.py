@@ -1,4 +1,4 @@
-"""Traces: found by service, operation, duration and failure; one as a waterfall; the services and their calls."""
+"""Traces: search by service, operation, duration and failure; waterfalls; services and their calls."""
 
 # Decisions: docs/decisions/0570
 
@@ -275,7 +275,7 @@ def list_operations(source: SourceOf, within: RangeOf, service: Name = None) -> 
 
 @router.get("/traces/map", **READ)
 def show_service_map(source: SourceOf, within: RangeOf) -> ServiceMapShape:
-    """Which service calls which: of each span whose parent is of another service, one call."""
+    """Calls between services: one for each span whose parent belongs to another service."""
     with source.reading() as (moment, go_on):
         found = service_calls(moment, Asked(within.since, within.until), go_on)
     notes = [] if found.whole else [f"So much happened that the newest {found.spans} spans are shown alone."]

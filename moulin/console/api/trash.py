@@ -1,4 +1,4 @@
-"""What was dropped and can be brought back, and the branches of the lake."""
+"""Dropped objects that can be resurrected, and the branches of the lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request asks for, in the parameters of Jaeger's query API."""
+"""Parses the parameters of Jaeger's query API."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Records in order: a page of them, newest first, one by its id, and those around it.
+"""Records in order: pages, newest first, one record by id, and its context.
 
-Records have no key. A record is known by its time and by a digest of what it says; records of one nanosecond are in the
-order of their digests. So a page ends between two records, also of the same time, whatever segment they are in by then.
+Records have no key. A record is identified by its time and a digest of its content; records of one nanosecond are
+ordered by digest. So a page can end between any two records, even after a compaction.
 """
 
 # Decisions: docs/decisions/0567

@@ -9,7 +9,7 @@ r"""The language of the search box, as a condition over the columns of a table o
 
 `level:error service:cart "timed out"` are records of that level and service with that text in their body. Text is
 looked for in any case, and anywhere in the body; the value of a field is compared as a whole and as it is written.
-`field:*` asks that the field is there. Fields are level (with level:>=warn, too), service, event, scope, trace, span
+`field:*` matches records with that field. Fields are level (with level:>=warn, too), service, event, scope, trace, span
 and body; any other name is an attribute of the record or of its resource, and `resource.x` of the resource alone. `-`
 takes in records that lack the field.
 """

@@ -1,4 +1,4 @@
-r"""A named part of LogQL, as a tree.
+r"""Parses a subset of LogQL.
 
     query    = log | metric
     metric   = aggregate | range
@@ -11,7 +11,7 @@ r"""A named part of LogQL, as a tree.
     matcher  = label ("=" | "!=" | "=~" | "!~") text
     filter   = matcher | label ("==" | "!=" | ">" | ">=" | "<" | "<=") number
 
-Whatever else LogQL has is InvalidInput, which says at which column.
+The rest of LogQL raises InvalidInput with the column.
 """
 
 # Decisions: docs/decisions/0661

@@ -1,4 +1,4 @@
-"""What counters gained in each step: how much a cumulative or a delta series grew, resets included.
+"""The increase of counters in each step, for cumulative and delta series, including resets.
 
 A series is a curve: it grows evenly between two of its points. So what a step gained does not depend on where the
 points lie in it, and the steps of a series add up to what it gained in all.

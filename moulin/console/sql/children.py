@@ -1,7 +1,7 @@
-"""Processes that run statements: started with the first one, ended when they do not obey, started again with the next.
+"""Child processes that run statements: started with the first one, killed if they do not respond, restarted with the
+next.
 
-A child opens the lake by itself, with a token that may read. It hears of the end of the server by the end of its
-socket, and ends too.
+A child opens the lake itself, with a read-only token. When the server ends, its socket closes, and the child ends too.
 """
 
 # Decisions: docs/decisions/0650

@@ -1,6 +1,6 @@
-"""The statements of a server: who started each, how far it is, and its rows, for some minutes.
+"""The statements of a server: owner, progress, and rows, kept for some minutes.
 
-A statement belongs to the token that started it. To others it does not exist.
+A statement belongs to the token that started it. Other tokens cannot see it.
 """
 
 # Decisions: docs/decisions/0650, docs/decisions/0651

@@ -1,4 +1,4 @@
-"""What the footer of a file says, decoded once: readers of the same file share it."""
+"""The decoded footer of a file, shared by its readers."""
 
 # Decisions: docs/decisions/0310, docs/decisions/0380
 

@@ -1,4 +1,4 @@
-"""Which rows of a segment match a predicate: its terms one after the other, each over the rows that the last one left.
+"""Finds the rows of a segment that match a predicate: evaluates its terms in turn, each over the remaining rows.
 
 Terms over columns that are cheap to decode go first. A term over one dictionary-encoded column is evaluated for each
 value of the dictionary, not for each row.

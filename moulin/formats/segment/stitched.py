@@ -1,8 +1,8 @@
-"""A segment and its column files as one Parquet file: their bytes one after the other, and a footer for all of them.
+"""Presents a segment and its column files as one Parquet file: their bytes concatenated, with a common footer.
 
     base file | column file | column file ... | footer | length of the footer | "PAR1"
 
-The bytes are nowhere stored like that: `Stitched` reads each range from the file that has it. Column chunks of the base
+The bytes are not stored like that: `Stitched` reads each range from the file that has it. Column chunks of the base
 file lie where its own footer says; those of a column file are moved behind what precedes it. So whoever reads Parquet
 reads such a file, by row groups or by pages. All files have the same row groups.
 """

@@ -1,4 +1,4 @@
-"""How the segments of each level are written: small and plain for single rows at level 0, for scans above."""
+"""Settings for writing segments by level: small and plain for single rows at level 0, for scans above."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Casts of a column to another type: every value converts, or the first that does not is named.
+"""Casts of a column to another type: converts every value, or reports the first that does not fit.
 
 Whole numbers, dates, times and decimals convert without loss; floats are rounded to the nearest one.
 """

@@ -1,4 +1,4 @@
-"""What a schema must become so that the rows a user hands in fit: for appends that evolve a table."""
+"""Computes the schema that user data needs, for appends that evolve a table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Single rows on their way in: checked against a schema fast, one Python row at a time.
+"""Fast check of single rows against a schema, one Python row at a time.
 
-A row that the fast check does not take is judged by `model.rows`, which converts more and says what is wrong; so both
-ways in accept the same rows. msgspec checks the types whose values are stored as they are, `stored_values` the others.
+A row that fails the fast check goes to `model.rows`, which converts more and reports errors; so both paths accept the
+same rows. msgspec checks the types whose values are stored as they are, `stored_values` the others.
 """
 
 # Decisions: docs/decisions/0331

@@ -1,4 +1,4 @@
-"""Rows as users hand them in, turned into record batches of a table's schema."""
+"""Converts user data to record batches of a table's schema."""
 
 from __future__ import annotations
 

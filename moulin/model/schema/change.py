@@ -1,4 +1,4 @@
-"""Changes of a schema as typed values, and their JSON. What each of them does is in `evolution`."""
+"""Schema changes as typed values, and their JSON. `evolution` applies them."""
 
 from __future__ import annotations
 

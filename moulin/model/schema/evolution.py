@@ -1,4 +1,4 @@
-"""What each change does to a schema.
+"""Applies changes to a schema.
 
 Field ids are never reused: a column added after one of the same name was dropped is another column. Data files are
 never rewritten: readers map them to the current schema by field id, widen their values and fill in what they lack.

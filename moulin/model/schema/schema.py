@@ -1,4 +1,4 @@
-"""Schemas: made from what a user gives, with field ids of their own, and searched."""
+"""Schemas: creates them from user input, with new field ids, and searches them."""
 
 # Decisions: docs/decisions/0013
 

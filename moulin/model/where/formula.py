@@ -1,4 +1,4 @@
-"""What is computed in a `where`, beyond judging by facts: arithmetic, functions, and columns compared with columns.
+"""Computed parts of a `where`: arithmetic, functions, and comparisons of columns.
 
 It becomes an Arrow expression. Whole numbers are computed in 64 bits and fail on overflow, decimals exactly in up to 76
 digits. A float makes the result a double, and so does `/`, which gives null for a zero divisor.

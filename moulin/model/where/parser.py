@@ -1,4 +1,4 @@
-"""The text of a `where` as sqlglot's tree, and what may be in it."""
+"""Parses a `where` with sqlglot, and checks what is allowed."""
 
 from __future__ import annotations
 

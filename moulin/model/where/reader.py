@@ -1,4 +1,4 @@
-"""sqlglot's tree of a `where` as a condition over the columns of a schema."""
+"""Converts sqlglot's tree of a `where` to a condition over the columns of a schema."""
 
 from __future__ import annotations
 
