@@ -5,4 +5,4 @@ from __future__ import annotations
 from moulin.cli.main import main
 
 if __name__ == "__main__":
-    main()
+    main("python -m moulin")

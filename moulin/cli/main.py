@@ -74,11 +74,11 @@ def _options(
         require_main(context.obj, command)
 
 
-def main() -> None:
-    """The `moulin` script."""
+def main(name: str = "moulin") -> None:
+    """The `moulin` script; `name` is what the user typed to start it."""
     _start_quickly()
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name=name, standalone_mode=False)
         flush()
     except MoulinError as error:
         _fail(error.message, 1)
