@@ -17,7 +17,7 @@ _TAIL, _MAGIC = 8, b"PAR1"
 
 
 class AdoptedBytes(io.RawIOBase):
-    """An adopted file with the footer that its segment is read by in place of its own."""
+    """An adopted file, presented with the footer of its segment."""
 
     def __init__(self, store: Store, facts: SegmentFacts) -> None:
         self._source = open_segment(store, facts)

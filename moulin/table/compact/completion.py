@@ -25,7 +25,7 @@ from moulin.table.properties import effective
 
 
 def complete(context: Context, claim: Claim, outputs: Sequence[SegmentFacts], journals: Sequence[str]) -> CommitResult:
-    """Commit what a worker wrote in place of the inputs of its task. Repeated with the same outputs it does nothing.
+    """Commit the output of a worker in place of the inputs of its task. Idempotent for the same outputs.
 
     `outputs` hold the live rows of the inputs, each once, with their lineage; `journals` say where each went. Deletes
     that landed meanwhile are carried over through the journals, and need them.
@@ -35,7 +35,7 @@ def complete(context: Context, claim: Claim, outputs: Sequence[SegmentFacts], jo
         return CommitResult(done[0], 0, replayed=True)
     claimed = context.own_catalog().maintenance.claimed_task(claim)
     inputs = _inputs(context, claimed)
-    if any(segment.facts.files for segment in inputs):  # whoever has only storage read one file of each
+    if any(segment.facts.files for segment in inputs):  # a worker with only storage read only one file of each
         return redo(context, claim, sum(facts.rows for facts in outputs))[0]
     added = [_checked(context, facts, claimed, inputs) for facts in outputs]
     if len({facts.number for facts in added}) != len(added):

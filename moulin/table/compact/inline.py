@@ -42,7 +42,7 @@ def compact_if_due(context: Context, state: TableState, added: Sequence[SegmentF
 
 
 def _compact(context: Context, table_id: UUID, mine: Sequence[int], reached: int) -> int:
-    """Compact the inline segments that no other worker has; returns how many."""
+    """Compact the inline segments without another worker; returns how many."""
     state = context.catalog.table_by_id(table_id)
     found = _inline(context.catalog.segments_by_number(table_id, mine, state.version).values())
     if len(found) < reached // 2:  # others append, too, or did before this process began

@@ -86,7 +86,7 @@ def commit_compaction(context: Context, change: CompactionChange, *, own: bool =
 
 
 def _take_back(context: Context, change: CompactionChange) -> None:
-    """Delete what a compaction wrote that will never be committed; what is left, clean-up finds."""
+    """Delete the output of a failed compaction; clean-up finds the rest."""
     files = [facts.path for facts in change.added]
     files += [paths.key_index_path(facts.path) for facts in change.added if facts.index_size]
     for index in change.indexes:

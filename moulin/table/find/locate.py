@@ -41,7 +41,7 @@ class KeyIndexes:
         return self._blocks.hits, self._blocks.misses
 
     def clear(self) -> None:
-        """Forget everything that was read."""
+        """Clear the cache."""
         self._open.clear()
         self._blocks.clear()
 

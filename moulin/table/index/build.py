@@ -190,7 +190,7 @@ def _carry(work: CarrySlice) -> dict[int, list[_Entries]]:
                 _move(journal, number, entries, found)
                 seen.add(number)
         except (NotFound, Corrupt):
-            continue  # a lost index must not stop a compaction: the rows tell the same
+            continue  # a lost index must not stop a compaction: the rows give the same result
     for segment in work.inputs:
         if segment.facts.number in wanted - seen:
             _move(journal, segment.facts.number, _read(work, segment), found)

@@ -35,7 +35,8 @@ def claim_region(
     refresh: Callable[[], object],
     flushing: bool = False,
 ) -> RegionWriter:
-    """The writer of a region, with what its log holds. Raises its epoch; Fenced where another process has the log.
+    """Claim a region and return its writer, with the rows of its log. Increments the epoch; raises Fenced if another
+    process has the log.
 
     `found` is the region as it was before. A log that must be there and is not is Corrupt, and nothing is claimed; one
     that may be missing is begun before the claim, so that a claimed region always has one. `wake`, `level0` and
@@ -97,7 +98,7 @@ def _claim_on_disk(
 
 
 def check_left(reader: LogReader, found: Region, firsts: Sequence[int]) -> None:
-    """That the log of a region which was claimed and not released is there, and reaches what is in segments.
+    """Check that the log of a claimed region exists, and reaches the covered position.
 
     A log that does not sync with every write may end before, after a power cut. `firsts` are those of the reader.
     """
@@ -116,7 +117,7 @@ def check_left(reader: LogReader, found: Region, firsts: Sequence[int]) -> None:
 
 
 def log_folder(context: Context, table_id: UUID, number: int, config: Config) -> Path | None:
-    """Where the log of a region lies on this machine; None when it lies in the store."""
+    """The folder of a region's log on this machine; None if it is in the store."""
     prefix = paths.log_prefix(table_id, number)
     if config.log_folder == "store":
         return None

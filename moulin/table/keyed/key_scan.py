@@ -56,7 +56,7 @@ class _Window:
 
 
 class KeyScan(Scan):
-    """Rows of a keyed table, with what is pending; in key order when a range, `ordered` or `reverse` is asked for."""
+    """Scans a keyed table, including pending rows; in key order with a range, `ordered` or `reverse`."""
 
     def __init__(
         self,
@@ -249,7 +249,7 @@ class KeyScan(Scan):
         return read.schema()
 
     def _matching(self, rows: pa.Table) -> pa.Table:
-        """Pending rows that the filter lets through, with the columns that the reader gives."""
+        """Pending rows that match the filter, with the reader's columns."""
         rows = self._hidden.absent(rows)
         if not self._predicate.is_true:
             rows = rows.filter(evaluate(self._predicate.expression, rows))

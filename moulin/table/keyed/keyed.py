@@ -37,7 +37,7 @@ from moulin.table.write.upsert import UpsertDraft, newest, put_rows
 from moulin.table.write.writes import number_source
 
 _T = TypeVar("_T")
-_DIVIDED = 100  # changes of the regions that a write of rows outlasts
+_DIVIDED = 100  # retries of a write of rows after changes of the regions
 
 
 class KeyedTable(LogSettler):
@@ -51,18 +51,18 @@ class KeyedTable(LogSettler):
     # Writes
 
     def direct(self) -> KeyedTable | RegionWriter:
-        """What takes rows one by one: the writer itself when there is one for all keys."""
+        """The object that writes single rows: the region writer itself if there is only one."""
         return self._as_divided(lambda: self if self.spec.sole is None else self._writer(self.spec.sole))
 
     def put(self, row: Any) -> None:
-        """Insert a row, or replace the one with its key."""
+        """Insert a row, or replace the row with its key."""
         self._as_divided(lambda: self._write(self._value_of_row(row), lambda writer: writer.put(row)))
 
     def put_batch(self, data: object) -> int:
         """Insert or replace rows: a list of dicts, or Arrow in any form. Each region takes its rows at once."""
         if isinstance(data, list | tuple):
             return self._as_divided(lambda: self._put_batch(data))
-        self._as_divided(lambda: self.spec.sole is None or self._writer(self.spec.sole))  # it knows the schema best
+        self._as_divided(lambda: self.spec.sole is None or self._writer(self.spec.sole))  # it has the newest schema
         schema = self._seen_now().state.schema
         rows = pa.Table.from_batches(to_batches(data, schema), arrow_schema(schema))
         return self._as_divided(lambda: self._put_rows(rows, schema))
@@ -99,14 +99,14 @@ class KeyedTable(LogSettler):
             self._write(value, partial(RegionWriter.delete, keys=part))
 
     def _as_divided(self, write: Callable[[], _T]) -> _T:
-        """Write, and again while the keys are divided otherwise meanwhile: rows of it that were written count once."""
+        """Write, and retry while the regions change; rows that were already written count once."""
         for _ in range(_DIVIDED):
             with suppress(Divided):
                 return write()
         return write()
 
     def _write(self, value: tuple[bytes | None, ...], change: Callable[[RegionWriter], object]) -> None:
-        """Have the writer of a region change it; wait for one that was given up for a while."""
+        """Let the writer of a region apply a change; wait for a region that is temporarily released."""
         for _ in range(_DIVIDED):
             writer = self._writer(value)  # once the table is closed, this raises Closed
             try:
@@ -153,7 +153,7 @@ class KeyedTable(LogSettler):
             known = {region.value for region in self._context.catalog.regions(self.id) if spec.owns(region.value)}
             own = {value for value in also if spec.owns(value)} | ({spec.sole} if spec.sole is not None else set())
             wanted = sorted({*known, *own} if values is None else set(values), key=repr)
-            self._background.ending = False  # claims for the time of a change are taken after a close too
+            self._background.ending = False  # temporary claims are possible after a close too
             writers = []
             for value in wanted:
                 borrowed = value not in self._regions
@@ -176,7 +176,7 @@ class KeyedTable(LogSettler):
         in memory. Fenced when another process has the table open for puts.
         """
         with self.held():
-            self._context.own_catalog().publisher.publish()  # should the catalog be lost, manifests have the rows
+            self._context.own_catalog().publisher.publish()  # if the catalog is lost, manifests have the rows
             for writer in list(self._regions.values()):
                 writer.shed()
             yield
@@ -184,7 +184,7 @@ class KeyedTable(LogSettler):
 
     @contextmanager
     def given_up(self) -> Iterator[None]:
-        """Hold no region, so that another process can: everything is flushed, and puts and changes wait."""
+        """Release all regions for another process: everything is flushed, and puts and changes wait."""
         with self._alone(reserved=False), ExitStack() as stack:
             self._may_claim.clear()
             stack.callback(self._may_claim.set)
@@ -215,7 +215,7 @@ class KeyedTable(LogSettler):
         waited goes to the new regions. Those are claimed once the manifest of the change is in storage, since their
         logs would mean something else without it.
         """
-        attempts = self._context.config.commit_attempts  # a region may have come since they were listed
+        attempts = self._context.config.commit_attempts  # a region may have been created since they were listed
         return retry(attempts, lambda: self._divide(fields), again=lambda error: isinstance(error, Conflict))
 
     def _divide(self, fields: str) -> int:
@@ -233,7 +233,7 @@ class KeyedTable(LogSettler):
                 if uses:
                     raise
                 raise Conflict(f"Table {seen.state.full_name} was first written just now: retry.") from error
-            finally:  # whether or not it came to that, the next write of a region asks the catalog
+            finally:  # in any case, the next write of a region checks the catalog
                 self._end_held(held)
 
     def _end_held(self, numbers: Collection[int]) -> None:
@@ -252,13 +252,13 @@ class KeyedTable(LogSettler):
         while catalog.published_version() < version:
             if time.monotonic() > deadline:
                 raise Unavailable(f"The manifest of version {version} is not in storage yet: retry in a moment.")
-            with suppress(FailedPrecondition):  # a server does it by itself
+            with suppress(FailedPrecondition):  # a server does this itself
                 self._context.own_catalog().publisher.publish()
             time.sleep(0.02)
 
     @contextmanager
     def _alone(self, reserved: bool) -> Iterator[None]:
-        """No other change that is not a put, of any thread, runs in the block."""
+        """Excludes other bulk changes of all threads in the block."""
         seconds = self._context.config.lock_seconds
         if not self._holding.acquire(timeout=seconds if reserved else -1):
             raise Conflict(
@@ -315,13 +315,13 @@ class KeyedTable(LogSettler):
     # Ending
 
     def enter(self) -> None:
-        """One more `Table` object writes rows one by one."""
+        """Register a `Table` object that writes single rows."""
         with self._life, self._lock:
             self._users += 1
             self._background.ending = False
 
     def leave(self) -> None:
-        """One `Table` object that wrote rows is closed; the last one closes the writers."""
+        """Unregister a `Table` object that wrote rows; the last one closes the writers."""
         with self._life:
             with self._lock:
                 self._users -= 1
@@ -332,7 +332,7 @@ class KeyedTable(LogSettler):
         self.flush_own()
 
     def close(self) -> None:
-        """Flush, sync, and refuse further writes; reads go on. What cannot be flushed stays in the log."""
+        """Flush, sync, and reject further writes; reads still work. Rows that cannot be flushed stay in the log."""
         with self._life, self._holding:
             self._close()
 
@@ -345,7 +345,7 @@ class KeyedTable(LogSettler):
             for writer in writers.values():
                 self._flush_all(writer)
         except NotFound:
-            pass  # the table was dropped; should it be brought back, its log is still there
+            pass  # the table was dropped; its log is kept in case it is resurrected
         finally:
             self._background.end()
             with self._lock:

@@ -60,7 +60,7 @@ class Lookup:
         return self.copy(row)
 
     def copy(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row to hand out: whoever gets it may change it."""
+        """A copy of a row for the caller, who may change it."""
         return deepcopy(row) if self._nested else row.copy()
 
     def _find(self, seen: KeyedVersion, key: Key, value: Any) -> dict[str, Any] | None:
@@ -87,7 +87,7 @@ class Lookup:
         return None
 
     def get_many(self, seen: KeyedVersion, key: Key, values: Sequence[Any], age: int) -> dict[Any, dict[str, Any]]:
-        """The rows of those keys that are there. The caller hands out `copy` of them.
+        """The rows of existing keys. The caller must return `copy` of them.
 
         `age` is what `age()` was before `seen` was looked up.
         """

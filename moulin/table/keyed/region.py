@@ -86,8 +86,8 @@ class RegionWriter:
         self._closed = False
         self._paused = 0
         self._pauser = 0  # the thread that paused writes last
-        self._crowded = False  # flushes or compactions do not keep pace: the next writer waits
-        self._blocked = False  # closed, failed, paused or crowded: looked at before every write
+        self._crowded = False  # flushes or compactions do not keep up: the next writer waits
+        self._blocked = False  # closed, failed, paused or stalled: checked before every write
         entries = log.replay(self.covered)
         # The newest first, which is the one being written.
         self.memtables: tuple[Memtable, ...] = replay(entries, state, self.covered, self._limit, region.number)
@@ -221,7 +221,7 @@ class RegionWriter:
         self._acknowledge(position)
 
     def _refuse_filling(self, parts: Sequence[pa.RecordBatch]) -> None:
-        """Nobody writes a column that is being filled."""
+        """Reject writes to a column that is being filled."""
         for name in self._filling:
             if any(part.column(name).null_count < part.num_rows for part in parts if name in part.schema.names):
                 raise FailedPrecondition(
@@ -280,20 +280,20 @@ class RegionWriter:
         return None
 
     def moments(self) -> list[Moment]:
-        """What is not in segments, the newest first. REQUIRES: lock is held."""
+        """The memtables not yet in segments, newest first. REQUIRES: lock is held."""
         return [memtable.moment() for memtable in self.memtables if len(memtable)]
 
     # Flushing
 
     def rotate(self) -> None:
-        """Let the memtable that is being written wait for its flush."""
+        """Queue the current memtable for its flush."""
         with self._room:
             if len(self._active):
                 self._start()
                 self.look_for_room()
 
     def look_for_room(self) -> None:
-        """Let the next writer wait when flushes or compactions do not keep pace. Called when a memtable is begun."""
+        """Make the next writer wait if flushes or compactions do not keep up. Called when a memtable is started."""
         with self._room:
             self._crowded = self._pressure() > 0
             self._change()
@@ -305,7 +305,7 @@ class RegionWriter:
             return waiting[-1] if waiting else None
 
     def use_for(self, reached: int) -> RegionUse:
-        """What a commit says of the region."""
+        """The region's part of a commit."""
         return RegionUse(self.region.number, self.region.epoch, self.covered, reached)
 
     def flushed(self, memtable: Memtable) -> None:
@@ -317,7 +317,10 @@ class RegionWriter:
             self._change()
 
     def make_durable(self, position: int) -> None:
-        """Let the log reach, on disk, what is about to be in segments. One that syncs less often, or died, need not."""
+        """Sync the log up to the position about to be in segments.
+
+        Not needed for a log with other sync modes, or a dead one.
+        """
         if self._always:
             with suppress(MoulinError):
                 self._log.commit(position)
@@ -326,7 +329,7 @@ class RegionWriter:
         self._log.trim(self.covered)
 
     def shed(self) -> None:
-        """Let go of every entry that is in segments, down to the last. REQUIRES: writes are paused."""
+        """Delete every log entry, all of which are in segments. REQUIRES: writes are paused."""
         self._log.shed()
         self._log.trim(self.covered)
 
@@ -335,13 +338,13 @@ class RegionWriter:
         self._log.commit(self._log.last)
 
     def fail(self, error: MoulinError) -> None:
-        """A flush failed in a way that another try does not mend, or writers have waited for it long enough."""
+        """A flush failed permanently, or writers have waited for it too long."""
         with self._room:
             self._failure = error
             self._change()
 
     def close(self) -> None:
-        """Refuse further writes and give up the log. What was written stays readable."""
+        """Reject further writes and close the log. Written rows stay readable."""
         with self._room:
             if self._closed:
                 return
@@ -369,7 +372,7 @@ class RegionWriter:
         self._room.notify_all()
 
     def _wait(self) -> None:
-        """Wait while writes are paused; raise when they are refused. REQUIRES: lock is held."""
+        """Wait while writes are paused; raise if they are rejected. REQUIRES: lock is held."""
         while self._blocked:
             if self._closed:
                 raise Closed("The table was closed; open it again with lake.table(...).")

@@ -20,7 +20,7 @@ log = logging.getLogger("moulin.table")
 
 
 def keyed_table(context: Context, table_id: UUID) -> KeyedTable | None:
-    """The keyed table of this id that all of this process shares; None for an event table."""
+    """The process-wide keyed table with this id; None for an event table."""
     found = open_keyed(context, table_id)
     if found is None:
         if not context.catalog.table_by_id(table_id).schema.identifier_field_ids:

@@ -219,7 +219,7 @@ class LocalLog:
         try:
             file.append(header)
             os.fsync(fd)
-            os.replace(temporary, path)  # over the file of a process that wrote no entry
+            os.replace(temporary, path)  # replaces the file of a process that wrote no entry
             _sync_folder(self._folder)
         except BaseException:
             file.close()
@@ -302,7 +302,7 @@ class LocalLog:
 
     @contextmanager
     def _fatal(self, what: str) -> Iterator[None]:
-        """Around what leaves the file in an unknown state when it fails or is interrupted: then the log is dead."""
+        """Wraps operations that leave the file in an unknown state on failure or interruption: then the log is dead."""
         try:
             yield
         except BaseException as error:
@@ -310,7 +310,7 @@ class LocalLog:
             raise
 
     def _fail(self, what: str, error: BaseException) -> None:
-        """Kills the log, and raises what an OSError means. Everything else is for the caller to raise again."""
+        """Marks the log as dead, and converts an OSError. The caller re-raises other errors."""
         self._death = failed(str(self._folder), what, getattr(error, "strerror", None) or type(error).__name__)
         if isinstance(error, OSError):
             raise self._death.error() from error
@@ -365,7 +365,7 @@ def _lock(folder: Path) -> int:
 
 
 def _locked(fd: int) -> bool:
-    """Takes the lock. A few attempts: somebody may just look at it."""
+    """Takes the lock, with a few attempts, because another process may be probing it."""
     for _ in range(_LOCK_ATTEMPTS):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -24,7 +24,7 @@ _READERS: Final = 8
 
 
 class LogReader(Protocol):
-    """A log as anybody may read it."""
+    """A read-only view of a log."""
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ class LocalLogReader:
         return sorted(first for name in names if (first := paths.parse_local_log_file(name)) is not None)
 
     def is_open(self) -> bool:
-        """Whether a living process has the log open. Looks at its lock, which is free again at once."""
+        """Whether a running process has the log open. Probes its lock."""
         try:
             fd = os.open(self.folder / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
