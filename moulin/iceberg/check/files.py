@@ -148,7 +148,7 @@ def _vector(record: Json, data: bytes, rows: Mapping[str, int]) -> Iterator[Find
     where, target = record["file_path"], record.get("referenced_data_file")
     offset, length = record.get("content_offset"), record.get("content_size_in_bytes")
     if offset is None or length is None or target is None:
-        return  # said of the manifest already
+        return  # already reported for the manifest
     address = f"{where} at {offset}"
     try:
         footer = read_puffin_footer(data, source=where)

@@ -26,7 +26,7 @@ _CLOCK_SKEW_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as the specification wants it."""
+    """A violation of the specification."""
 
     rule: str
     where: str

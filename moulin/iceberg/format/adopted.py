@@ -18,7 +18,7 @@ from moulin.table.adopt.partition import constant_of
 
 
 def require_readable(state: TableState, facts: SegmentFacts, adopted: AdoptedFile) -> None:
-    """Refuse an adopted file that engines would read otherwise than its table does."""
+    """Reject an adopted file that engines would read differently than its table does."""
     reason = _lost_constant(state, facts, adopted) or _lost_name(state, facts, adopted)
     if adopted.other_ids:
         reason = "it has field ids of its own, which are not the table's"
@@ -51,7 +51,7 @@ def _default(schema: Schema, number: int) -> bytes | None:
 
 
 def _lost_name(state: TableState, facts: SegmentFacts, adopted: AdoptedFile) -> str | None:
-    """A name in the file that has meant two columns: engines know one of them."""
+    """A name in the file that has been used for two columns: engines know only one of them."""
     then, mine = state.schemas[facts.schema_id], set(adopted.field_ids)
     for column in then.fields:
         others = {one.field_id for schema in state.schemas.values() for one in schema.fields if one.name == column.name}

@@ -124,7 +124,7 @@ class DataEntryEncoder:
     def _maps(self, parts: list[bytes], columns: pb.SegmentColumns) -> None:
         """Sizes, counts, nulls, NaNs and bounds by field id; no bounds of a column that may hold NaN.
 
-        Bounds leave NaN out, and engines for which it is above all numbers would skip files by them.
+        Bounds exclude NaN, so engines for which NaN is above all numbers would skip files by them.
         """
         sizes, values, nulls, nans = list[bytes](), list[bytes](), list[bytes](), list[bytes]()
         lower, upper = list[bytes](), list[bytes]()

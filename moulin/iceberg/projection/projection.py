@@ -41,7 +41,8 @@ from moulin.table.context import Context
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-_ATTEMPTS = 200  # a try fails when another process continued the line: of many writers, once for each version between
+# an attempt fails if another process continued the line: with many writers, once for each version in between
+_ATTEMPTS = 200
 LOOK_SECONDS = 10.0
 """How long the files of a projection are believed to be where they were seen."""
 _REMEMBERED = 4096
@@ -115,7 +116,7 @@ def project(
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The projections that there are: that of a version, or else the one before it, and what lies between.
+    """The existing projections: that of a version, or else the previous one, and what is in between.
 
     `earlier` are versions of engines since `base`; none where a newer version is projected already. `unfolded` are
     columns in files of their own.
@@ -128,7 +129,7 @@ class _Line:
 
 
 def _look(context: Context, state: TableState, chosen: int) -> _Line:
-    """What there is for a version, in one view of the catalog."""
+    """The existing projections for a version, from one snapshot of the catalog."""
     pool, head = context.own_catalog().pool, state.head_version
     with pool.view():
         found = projections.find(pool, state.id, chosen, head)
@@ -141,20 +142,22 @@ def _look(context: Context, state: TableState, chosen: int) -> _Line:
 
 
 def _project_earlier(context: Context, state: TableState, chosen: int, line: _Line) -> None:
-    """Project what engines committed since the last projection: each finds its snapshot in the metadata then."""
+    """Project commits of engines since the last projection, so that each finds its snapshot in the metadata."""
     for version in line.earlier:
         with suppress(NotFound):  # clean-up has passed it
             project(context, state.id, version, format_version=chosen)
 
 
 def find_whole(context: Context, table_id: UUID, chosen: int, version: int) -> Projected | None:
-    """The projection of exactly this version. One that lost a file is forgotten, with all that may share it: None."""
+    """The projection of exactly this version. If it lost a file, it is deleted with all projections that may share it:
+    None.
+    """
     found = projections.find(context.own_catalog().pool, table_id, chosen, version)
     return found if found is None or _is_whole(context, table_id, chosen, found) else None
 
 
 def _is_whole(context: Context, table_id: UUID, chosen: int, found: Projected) -> bool:
-    """Whether all files of a projection are in storage; looked for once in a while, in one listing."""
+    """Whether all files of a projection are in storage; checked from time to time, with one listing."""
     now, where = time.monotonic(), location(context.store, found.path)  # a copy of the lake has the same paths
     seen = _looked.find(where)
     if seen is not None and seen > now - LOOK_SECONDS:
@@ -166,7 +169,7 @@ def _is_whole(context: Context, table_id: UUID, chosen: int, found: Projected) -
 
 
 def _forget_lost(context: Context, table_id: UUID, chosen: int, version: int) -> bool:
-    """Forget the projections of a table if a file of the one of this version, or of the one before, is lost or cut."""
+    """Delete the projections of a table if a file of this one, or of the previous one, is missing or truncated."""
     pool = context.own_catalog().pool
     base = projections.before(pool, table_id, chosen, version)
     named = projections.files(pool, table_id, chosen, version)
@@ -181,12 +184,12 @@ def _forget_lost(context: Context, table_id: UUID, chosen: int, version: int) ->
 
 
 def _forget_moved(context: Context, table_id: UUID, chosen: int, found: Projected) -> bool:
-    """Forget the projections of a table if they name files of another address: the lake was moved or copied since."""
+    """Delete the projections of a table if they have another address: the lake was moved or copied."""
     try:
         if made_here(context.store, table_id, read_metadata(context, found.path)):
             return False
     except (Corrupt, KeyError):
-        return False  # whoever reads it says so
+        return False  # the reader reports it
     log.warning("the lake was moved: the projections of a table are made again", extra={"table": str(table_id)})
     projections.forget(context.own_catalog().pool, table_id, chosen)
     return True
@@ -238,7 +241,7 @@ class _Known:
 
 
 class _Projector:
-    """Makes one projection."""
+    """Writes one projection."""
 
     def __init__(self, context: Context, state: TableState, chosen: int, left_out: frozenset[int]) -> None:
         """`left_out` are columns that lie in files of their own: engines would not find them."""
@@ -249,7 +252,7 @@ class _Projector:
         self.added: dict[str, int] = {}
 
     def run(self) -> Projected | None:
-        """The projection; None when somebody else was first."""
+        """The projection; None if another process was first."""
         state = self.state
         with self.context.pins.hold(state.id, state.head_version), self.context.catalog.writing():
             known = self._look_up()
@@ -282,7 +285,7 @@ class _Projector:
             _looked.keep(location(self.store, made.path), seen)
 
     def _look_up(self) -> _Known:
-        """What the catalog says, in one view of it."""
+        """The input from one snapshot of the catalog."""
         state, pool, head = self.state, self.pool, self.state.head_version
         with pool.view():
             base = projections.before(pool, state.id, self.format, head)
@@ -372,7 +375,7 @@ class _Projector:
 
         `entry` is what changed since `base`; without it everything is written.
         """
-        # Bounds are of the types that columns had at that commit: what was widened since can be read by them.
+        # Bounds have the types of that commit; widened columns can still be read with them.
         state, catalog = replace(self.state, schema_id=commit.schema_id), self.context.catalog
         delta, old, totals = Delta(), list[Json](), Totals()
         dropped: list[str] = []

@@ -84,7 +84,7 @@ class Delta:
 
 @dataclass(slots=True)
 class Totals:
-    """The figures of a snapshot's summary, as its manifests have them.
+    """The counts for a snapshot's summary, from its manifests.
 
     `size` is that of all files, from snapshot to snapshot; `changed` has the partitions of files that came or went.
     """

@@ -27,7 +27,7 @@ class Health:
         self._told_at = 0.0
 
     async def problem(self) -> str | None:
-        """Why requests would be refused; None when they would be taken."""
+        """Why requests would be rejected; None if they would be accepted."""
         known = self._collector.problem()
         if known is not None:
             return known

@@ -15,7 +15,7 @@ from moulin.errors import InvalidInput
 
 
 class TooLarge(InvalidInput):
-    """The request has more than a collector takes."""
+    """The request exceeds a limit of the collector."""
 
 
 @dataclass(frozen=True, slots=True)

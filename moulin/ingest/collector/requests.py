@@ -78,7 +78,7 @@ def _check_counts(signal: Signal, data: bytes, limits: RequestLimits) -> None:
 
 
 def _mended(signal: Signal, data: bytes) -> Checked:
-    """A request that protobuf refuses, without what it cannot read."""
+    """A repaired request that protobuf rejected, without unreadable parts."""
     try:
         found = mend(signal, data)
     except Unmendable:

@@ -40,7 +40,7 @@ class Gap:
     stored_bytes: int = 0
 
     def seconds(self, now: int) -> float:
-        """For how long it has held the stream up."""
+        """How long the stream has been stuck."""
         return max(0.0, (now - self.since) / 1e9)
 
 

@@ -89,12 +89,12 @@ class Attempt:
         self.publishing: list[Callable[[], None]] = []
 
     def run(self) -> int | None:
-        """The version that was made; None when there was nothing to change."""
+        """The new version; None if there was nothing to change."""
         with ExitStack() as self.until:
             return self._run(self._find())
 
     def _find(self) -> list[TableState | None]:
-        """The tables as they are now. Keyed ones that get rows are held, in one order, before their heads count."""
+        """The current tables. Keyed tables that get rows are held, in one order, before their heads are read."""
         found = [self._state(request) for request in self.requests]
         some = zip(self.requests, found, strict=True)
         written = [state for request, state in some if state is not None and request.wanted.snapshots]
@@ -155,7 +155,7 @@ class Attempt:
     def _create(self, request: TableRequest) -> None:
         """Make the table; rows that come with it are a version of their own, right after."""
         new = create.from_updates(self.context, request.wanted)
-        current(request.wanted)  # what cannot be taken is refused before anything is made
+        current(request.wanted)  # invalid requests are rejected before anything is created
         try:
             state = self.catalog.create_table(request.database, request.name, new)
         except AlreadyExists as error:
@@ -194,7 +194,7 @@ class Attempt:
                     operations.append(SetProperties({VERIFIED: str(state.head_version)}))
                 summary |= {BELIEVED: trust.mode(self.context.config, state.properties)}
             if taken is not None and any(one.adopted is not None for one in taken.added):
-                summary[AGAIN] = "true"  # an engine that brings a file back after it deleted it means it
+                summary[AGAIN] = "true"  # an engine may add a file again after deleting it
             self.tables.add(state.id)
             if taken is not None:
                 operations.append(taken)
@@ -244,14 +244,14 @@ class Attempt:
         return made.version
 
     def _follow_up(self) -> None:
-        """Publish the manifests, and then delete what nobody needs. Unavailable when nobody knows what counts."""
+        """Publish the manifests, then delete unneeded files. Raises Unavailable if the outcome is unknown."""
         for publish in self.publishing:
             publish()
         if self.leftovers:
             self._clean_up()
 
     def _undo(self) -> None:
-        """Take back tables that were made for a commit that failed."""
+        """Drop tables that were created for a failed commit."""
         for table_id in self.made:
             try:
                 entry = self.catalog.table_entry(table_id)

@@ -75,7 +75,7 @@ def _commit_transaction(lake: Lake, requests: Sequence[TableRequest], key: str |
 def _answered(
     lake: Lake, requests: Sequence[TableRequest], key: str | None, show: Callable[[int | None], Response]
 ) -> Response:
-    """Commit, and make the answer while another thread publishes the manifests and cleans up; both are waited for."""
+    """Commit, and prepare the response while another thread publishes the manifests and cleans up; waits for both."""
     with ThreadPoolExecutor(1, thread_name_prefix="moulin-commit") as beside:
         following: list[Future[None]] = []
         answer = show(_commit(lake, requests, key, lambda work: following.append(beside.submit(work))))
@@ -107,12 +107,12 @@ def _table_request(database: str, name: str, body: Json) -> TableRequest:
 
 
 def _commit(lake: Lake, requests: Sequence[TableRequest], key: str | None, beside: Beside) -> int | None:
-    """The version that was made; None when there was nothing to change."""
+    """The new version; None if there was nothing to change."""
     request_id = _request_id(lake, requests, key)
     if request_id is not None and (earlier := lake.catalog.committed(request_id)) is not None:
-        return earlier.version  # this request was answered, or died, after its commit
+        return earlier.version  # this request was already committed
     for request in requests:
-        with suppress(NotFound):  # it may be one to be made
+        with suppress(NotFound):  # it may be a new one
             flush_table(lake.context, lake.catalog.table(request.database, request.name).id)
     attempt = partial(Attempt, lake, requests, request_id, beside)
     return retry(_ATTEMPTS, lambda: attempt().run(), lambda error: isinstance(error, Stale), at_once)

@@ -38,7 +38,7 @@ Positions = dict[int, BitMap64]
 
 @dataclass(frozen=True, slots=True)
 class EqualityDelete:
-    """One delete file: the columns that it compares, the values, and the partition that it is about (None: all)."""
+    """One delete file: its columns, values, and partition (None: all)."""
 
     names: tuple[str, ...]
     values: pa.Table

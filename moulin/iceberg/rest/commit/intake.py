@@ -126,7 +126,7 @@ class Intake(Arrivals):
             added_vectors={number: written[number] for number in fresh},
         )
         self.leftovers += [self.folder.path(record["file_path"]) for record in deletes]
-        # An engine's snapshot that changes nothing is a version all the same: its summary may say why it was made.
+        # A snapshot without changes is still a version, because its summary may matter.
         empty = self.foreign is not None and not added
         return Taken(None if empty else operation, tuple(dict.fromkeys(self.leftovers)), self._believes(len(came)))
 
@@ -202,7 +202,7 @@ class Intake(Arrivals):
         """Add the rows that equality deletes name to the vectors of their segments; returns those that lose all."""
         if not files:
             return []
-        if self.foreign is not None:  # they would be about files that are copied in the same commit
+        if self.foreign is not None:  # they would refer to files that are copied in the same commit
             raise Unsupported(f"{min(files)} holds equality deletes: rewrite the files of the table first.")
         deletes = read_deletes(self.folder, self.state, list(files.values()))
         whole: list[LiveSegment] = []

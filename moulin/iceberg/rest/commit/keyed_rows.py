@@ -42,7 +42,7 @@ from moulin.table.write.writes import number_source
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A keyed table whose regions are held, and what it is meanwhile."""
+    """A keyed table whose regions are held, and its state."""
 
     keyed: KeyedTable
     seen: KeyedVersion
@@ -119,7 +119,7 @@ class _KeyedIntake(Intake):
         return KeyedTaken(change, tuple(dict.fromkeys(self.leftovers)), is_pure)
 
     def _written(self, files: Iterable[DataFile], positions: Mapping[str, BitMap64]) -> DataChange:
-        """The upsert of the rows of data files. A key that comes twice is refused."""
+        """The upsert of the rows of data files. Rejects duplicate keys."""
         context, held, seen = self.context, self.held, self.held.seen
         plan = plan_held(context, held.keyed, replace(seen, state=self.state))
         runs = write_runs(plan, context, self._batches(files, positions), number_source(context))

@@ -14,7 +14,7 @@ from moulin.table.context import Context
 
 
 def spellings(root: str) -> list[str]:
-    """How engines spell a location: those on Hadoop write file:/, some leave the scheme out."""
+    """Normalizes locations of engines: those on Hadoop write file:/, some omit the scheme."""
     if not root.startswith("file://"):
         return [root]
     plain = root.removeprefix("file://")

@@ -217,7 +217,7 @@ def _expired(state: TableState, wanted: Wanted, base: Json) -> dict[str, str]:
 
 
 def _changed_spec(state: TableState, wanted: Wanted) -> PartitionSpec | None:
-    """The partition spec that the table gets; None when it stays."""
+    """The new partition spec of the table; None if unchanged."""
     spec = state.specs.get(wanted.spec) if isinstance(wanted.spec, int) else wanted.spec
     if isinstance(wanted.spec, int) and spec is None:
         raise InvalidInput(f"{state.full_name} has no partition spec {wanted.spec}.")
@@ -225,7 +225,7 @@ def _changed_spec(state: TableState, wanted: Wanted) -> PartitionSpec | None:
 
 
 def _changed_order(state: TableState, wanted: Wanted) -> SortOrder | None:
-    """The sort order that the table gets; None when it stays."""
+    """The new sort order of the table; None if unchanged."""
     order = wanted.order
     if isinstance(order, int):
         known = {UNSORTED_SORT_ORDER.order_id: UNSORTED_SORT_ORDER, **state.sort_orders}

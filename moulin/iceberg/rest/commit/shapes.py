@@ -99,7 +99,7 @@ def same_fields(one: Schema, other: Schema) -> bool:
 
 
 def schema_changes(state: TableState, wanted: Schema) -> tuple[tuple[SchemaChange, ...], TableState]:
-    """What leads from the table's schema to `wanted`, and the table with that schema. Refused when nothing does."""
+    """The changes from the table's schema to `wanted`, and the table with that schema. Rejected if impossible."""
     old = StructType(*state.schema.fields)
     new = StructType(*wanted.fields)
     changes = [*_dropped(old, new, ""), *_changed(old, new, "")]
@@ -260,7 +260,7 @@ def _sort_text(field: SortField, schema: Schema) -> str:
 
 
 def last_added(values: Sequence[Any], what: str) -> Any:
-    """What -1 stands for."""
+    """The value that -1 stands for."""
     if not values:
         raise InvalidInput(f"-1 stands for the last added {what}, and none was added.")
     return values[-1]

@@ -57,7 +57,7 @@ _KINDS: Final = {*_COMPARE, *_NEGATIVE, *_NEGATIVE.values()}
 
 
 def read_filter(document: Any, schema: Schema, *, surely: bool = False) -> Predicate:
-    """What a filter comes to for segments; None takes everything."""
+    """The predicate of a filter for segments; None matches everything."""
     condition = TRUE if document is None else _Reader(schema, surely).read(document, False, 0)
     return Predicate.of(schema, condition, json.dumps(document))
 

@@ -33,7 +33,7 @@ _IN_ALL: Final = 64
 
 
 class Cancelled(Exception):
-    """Nobody wants the plan any more."""
+    """The plan was cancelled."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Plan:
     result: bytes | None = None
 
     def go_on(self) -> None:
-        """Raises Cancelled when the plan is not wanted any more; asked between the steps of the work."""
+        """Raises Cancelled if the plan was cancelled; called between the steps of the work."""
         if self.cancelled:
             raise Cancelled
 

@@ -44,12 +44,12 @@ router = APIRouter()
 FILES = 1000
 """Files that an answer lists at most."""
 
-_LARGEST = 4 << 20  # bytes of what a task unpacks to
+_LARGEST = 4 << 20  # limit of a decoded task in bytes
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a request asks for, checked."""
+    """A checked request."""
 
     state: TableState
     since: int | None
@@ -130,7 +130,7 @@ def _read(lake: Lake, state: TableState, body: Json) -> _Asked:
 
 
 def _plan(lake: Lake, asked: _Asked, plan: Plan) -> Json:
-    """The answer: the first files, and tasks that name the others."""
+    """The response: the first files, and tasks for the others."""
     state, found = asked.state, asked.found
     residuals = None if asked.filter is None else Residuals(asked.filter, state)
     facts_of = asked.stats | (frozenset() if residuals is None else residuals.field_ids)

@@ -88,7 +88,7 @@ def _made(lake: Lake, database: str, name: str, history: ViewHistory, properties
 
 
 def _query(history: ViewHistory, properties: Mapping[str, str]) -> tuple[ViewQuery, str | None]:
-    """What the catalog keeps of a view: its query, and its description."""
+    """The catalog's form of a view: its query and description."""
     own = dict(properties)
     description = own.pop(documents.COMMENT, None)
     return ViewQuery(history.current.representations, history.schema, own, history=history), description
