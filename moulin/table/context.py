@@ -1,4 +1,4 @@
-"""What tables of one lake share."""
+"""The shared context of the tables of one lake."""
 
 from __future__ import annotations
 
@@ -42,9 +42,8 @@ class InlineAppends:
 class Context:
     """Catalog, storage and caches of a lake, and its ports to Spark and Iceberg, if it was given any.
 
-    `make_spark` is called when Spark is first asked for. With `starts_spark`, work of some size starts a session;
-    without it, such work runs on Spark only if a session has started before. `keyed` and `look_at` belong to
-    `moulin.table.keyed.tables`.
+    `make_spark` is called when Spark is first needed. With `starts_spark`, large work starts a session; without it,
+    large work runs on Spark only if a session exists. `keyed` and `look_at` belong to `moulin.table.keyed.tables`.
     """
 
     catalog: CatalogBackend
@@ -105,7 +104,7 @@ class Context:
         return None if self._spark is None or self._spark.runner() is None else self._spark
 
     def runner(self, size: int) -> TaskRunner:
-        """Spark for work of some size when it is at hand, else this process. `on_slice` hears of each slice."""
+        """Spark for large work if available, else this process. `on_slice` is called for each slice."""
         found = self._runner(size)
         return found if self.on_slice is None else WatchedRunner(found, self.on_slice)
 
@@ -117,7 +116,7 @@ class Context:
         return (None if self._spark is None else self._spark.runner()) or LocalRunner()
 
     def close(self) -> None:
-        """Flush and give up what this process writes: all tables, whatever becomes of one; then the first error."""
+        """Flush and release all tables of this process; then raise the first error."""
         self._closed = True
         failures: list[Exception] = []
         try:

@@ -1,7 +1,7 @@
-"""One table in a transaction: changes that follow one another, none of them committed yet.
+"""One table in a transaction: a sequence of uncommitted changes.
 
-Each change works on what those before it left: rows are written in the schema as altered so far, and conditions match
-rows that the transaction itself added.
+Each change sees the previous ones: rows are written in the schema as altered so far, and conditions match rows that the
+transaction itself added.
 """
 
 # Decisions: docs/decisions/0259

@@ -65,7 +65,7 @@ def _by_name(table: sa.Table, include_dropped: bool) -> Prepared:
 
 
 def same(table: sa.Table, parent: Any, row: Any, key: NameOrId) -> sa.ColumnElement[bool]:
-    """What tells the rows that `key` may mean: the one with the id, or all of the database that have the name."""
+    """The condition for rows that `key` may mean: the one with the id, or all in the database with the name."""
     if isinstance(key, UUID):
         return sa.and_(table.c.id == row.id)
     return sa.and_(table.c.database_id == parent.id, table.c.name == row.name)

@@ -40,7 +40,7 @@ _MAX_WIDTH: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """What a table is made of; ids are assigned already."""
+    """The definition of a new table, with assigned ids."""
 
     schema: Schema
     last_column_id: int
@@ -71,7 +71,7 @@ class FirstRows:
 
 
 def foreseen(new: NewTable, database: str, name: str) -> TableState:
-    """The state of a table before it is made. REQUIRES: its id was chosen."""
+    """The state of a table before its creation. REQUIRES: its id is chosen."""
     assert new.id is not None
     return TableState(
         id=new.id,
@@ -98,7 +98,7 @@ def foreseen(new: NewTable, database: str, name: str) -> TableState:
 
 
 def check(new: NewTable) -> None:
-    """Refuse a table that the Python API could not make: InvalidInput says why."""
+    """Reject a table that the Python API could not create: InvalidInput says why."""
     for what, number in (
         ("schema", new.schema.schema_id),
         ("partition spec", new.spec.spec_id),

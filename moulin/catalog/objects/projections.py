@@ -83,7 +83,7 @@ def is_newest(pool: Pool, table_id: UUID, format_version: int, version: int) -> 
 
 
 def newest(pool: Pool) -> list[str]:
-    """Where the metadata of the newest projection of each table and format version lies."""
+    """The location of the metadata of the newest projection of each table and format version."""
     p = s.projections
     mine = sa.and_(p.c.parent.is_not(None), p.c.table_id.in_(sa.select(s.tables.c.id)))
     last = sa.select(p.c.table_id, p.c.format_version, sa.func.max(p.c.version).label("version")).where(mine)
@@ -112,7 +112,7 @@ def record(
     """
     f = s.projection_files
     until = s.OPEN if parent is not None else made.version + 1
-    with pool.unordered(durable=False) as connection:  # what a power cut takes away is made again
+    with pool.unordered(durable=False) as connection:  # after a power failure it is rebuilt
         tables.find_by_id(connection, table_id)
         if _last_erased(connection, table_id) != erased:
             return False

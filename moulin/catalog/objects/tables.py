@@ -121,7 +121,7 @@ SETTINGS = {"schemas": s.table_schemas, "specs": s.table_specs, "sort_orders": s
 
 
 def store_setting(draft: Draft, table: sa.Table, table_id: UUID, setting_id: int, text: str) -> None:
-    """Keep one schema, spec or sort order, here and in the manifest."""
+    """Store one schema, spec or sort order, here and in the manifest."""
     key = table.c[1]
     draft.connection.execute(table.insert().values({"table_id": table_id, key.name: setting_id, "json": text}))
     name = next(name for name, source in SETTINGS.items() if source is table)
@@ -265,7 +265,7 @@ def made(draft: Draft, table_id: UUID) -> TableState:
 
 
 def require_kept(row: Any, version: int, *, current: int | None = None) -> None:
-    """Refuse a version that the table did not exist in, that is not there yet, or that clean-up has passed."""
+    """Reject a version before the table's creation, in the future, or cleaned up."""
     name, current = full_name(row.database, row.name), row.lake_version if current is None else current
     if version > current:
         raise NotFound(f"Version {version} does not exist yet; the lake is at {current}.")
@@ -326,7 +326,7 @@ def to_entry(database: str, row: Any) -> TableEntry:
 
 
 def rename(draft: Draft, database: NameOrId, key: NameOrId, new_database: NameOrId, new_name: str) -> UUID:
-    """Give a table another name, possibly in another database of its branch. Its versions, files and id stay."""
+    """Rename a table, possibly to another database of its branch. Its versions, files and id do not change."""
     check_new_name(new_name, "table")
     row = find(draft.connection, database, key)
     parent = databases.find_parent(draft.connection, new_database)

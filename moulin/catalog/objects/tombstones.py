@@ -19,7 +19,7 @@ def tombstone_of(row: Any) -> Tombstone | None:
 
 
 def bury(draft: Draft, table: sa.Table, row: Any, grace_seconds: float) -> None:
-    """Tombstone one row. A second drop never extends the grace window, but one with no grace may end it."""
+    """Tombstone one row. A second drop never extends the grace period, but one without grace may end it."""
     delete_at = draft.now + int(grace_seconds * NANOS)
     if row.tombstoned_at is not None and row.delete_at <= delete_at:
         return
@@ -32,7 +32,7 @@ def bury(draft: Draft, table: sa.Table, row: Any, grace_seconds: float) -> None:
 
 
 def lift(draft: Draft, table: sa.Table, ids: list[UUID]) -> None:
-    """Make tombstoned rows live again."""
+    """Resurrect tombstoned rows."""
     if ids:
         draft.connection.execute(table.update().where(table.c.id.in_(ids)).values(tombstoned_at=None, delete_at=None))
         add_rows(draft, table, ids)

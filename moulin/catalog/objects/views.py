@@ -123,7 +123,7 @@ def list_all(connection: sa.Connection, database: NameOrId, *, include_dropped: 
 def rename(
     draft: Draft, database: NameOrId, key: NameOrId, new_name: str, new_database: NameOrId | None = None
 ) -> View:
-    """Another name for a view, in another database too if it is a query: a union stays beside its tables."""
+    """Rename a view, possibly to another database if it is a query: a union stays with its tables."""
     check_new_name(new_name, "view")
     row = find(draft.connection, database, key)
     target = databases.find_parent(draft.connection, database if new_database is None else new_database)
@@ -234,7 +234,7 @@ def _query_values(query: ViewQuery, version: int) -> dict[str, Any]:
 
 
 def _store_members(draft: Draft, view_id: UUID, ids: list[UUID]) -> None:
-    """Put the tables of a view in the place of those it had."""
+    """Replace the tables of a view."""
     draft.connection.execute(s.view_members.delete().where(s.view_members.c.view_id == view_id))
     rows = [{"view_id": view_id, "ordinal": ordinal, "table_id": table_id} for ordinal, table_id in enumerate(ids)]
     if rows:

@@ -45,7 +45,7 @@ def owners(connection: sa.Connection, sets: Mapping[int, Files]) -> dict[str, UU
 
 
 def replace_file(connection: sa.Connection, before: str, after: ColumnFile) -> None:
-    """Put a file into the place of another, in every set that has it."""
+    """Replace a file by another in every set that has it."""
     c, f = s.column_sets, s.column_files
     new = {"path": after.path, "size": after.size, "sha256": after.sha256}
     new["facts"] = codec.encode_file(after).SerializeToString(deterministic=True)

@@ -48,7 +48,7 @@ _FIGURES = ("added-data-files", "deleted-data-files", "changed-deletion-vectors"
 
 @dataclass(frozen=True, slots=True)
 class FeedSegment:
-    """A segment as it was and as it is; None where it is not live. The deletion vectors may be the only difference."""
+    """A segment before and after; None if it is not live. They may differ only in the deletion vector."""
 
     before: LiveSegment | None
     after: LiveSegment | None
@@ -344,7 +344,7 @@ def _pairs(
 
 
 def _vector(segment: LiveSegment | None) -> int | None:
-    """What tells two sights of a segment apart: None when it is not live, else its vector."""
+    """The state of a segment for comparison: None if it is not live, else its vector."""
     if segment is None:
         return None
     return segment.vector.id if segment.vector else 0

@@ -444,7 +444,7 @@ class Shared(NamedTuple):
 
     @property
     def files(self) -> tuple[ColumnFile, ...]:
-        """Its column files, each once."""
+        """Its distinct column files."""
         return tuple({file.path: file for files in self.sets.values() for file in files}.values())
 
     def beside(self, columns_id: int) -> LiveSegment:

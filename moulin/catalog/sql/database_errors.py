@@ -12,7 +12,7 @@ from moulin.errors import Corrupt, FailedPrecondition, InvalidInput, MoulinError
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise errors of the database, from the block that it surrounds, as the project's own."""
+    """Convert errors of the database in a block to the project's own."""
     try:
         yield
     except MoulinError:
@@ -33,6 +33,6 @@ def translated() -> Iterator[None]:
 
 
 def reason(error: exc.SQLAlchemyError) -> str:
-    """The first line of what the database said."""
+    """The first line of the database's message."""
     original = getattr(error, "orig", None) or error
     return str(original).strip().split("\n")[0].rstrip(".")

@@ -69,7 +69,7 @@ class Write:
     routing_seq: int
 
     def take_response_seq(self) -> int:
-        """The number of an answer: higher than that of every answer from an earlier state."""
+        """The number of a result, higher than that of every result from an earlier state."""
         self.response_seq += 1
         return self.response_seq
 
@@ -126,7 +126,7 @@ class Pool:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """One consistent snapshot. Do not keep it open across anything slow."""
+        """One consistent snapshot. Do not keep it open during slow work."""
         if (shared := getattr(self._views, "connection", None)) is not None:
             yield shared
             return
@@ -205,7 +205,7 @@ class Pool:
         self._newest = max(self._newest, write.version)
 
     def _require_newest(self, row: Any) -> None:
-        """Refuse a catalog that is not the truth any more, before anything is committed to it."""
+        """Reject an outdated catalog before anything is committed to it."""
         if self.given_up is not None or row.incarnation < 0:
             raise Fenced(self.given_up or GIVEN_UP)
         if self.incarnation not in (None, row.incarnation) or self._was_replaced():
@@ -226,7 +226,9 @@ class Pool:
             connection.execute(s.lake.update().values(incarnation=-sa.func.abs(s.lake.c.incarnation)))
 
     def _was_replaced(self) -> bool:
-        """Whether the file that this process has open is no longer the lake's catalog: it would commit into nowhere."""
+        """Whether the file that this process has open is no longer the lake's catalog, so that commits would be
+        lost.
+        """
         return self._inode is not None and self._inode != self._find_inode()
 
     def _find_inode(self) -> int | None:
@@ -281,12 +283,12 @@ class Pool:
         return first
 
     def note_reserved(self, first: int, count: int) -> None:
-        """Keep clean-up from files under these segment numbers while this process lives and may commit them."""
+        """Protect files with these segment numbers from clean-up while this process runs and may commit them."""
         if self.living is not None:
             self.living.reserve(first, count)
 
     def in_use(self) -> InUse:
-        """What living processes use, where the catalog is a file and they are all on this machine."""
+        """The state of running processes, if the catalog is a file and they are all on this machine."""
         return InUse() if self.living is None else survey(Path(self._file or ""))
 
     def rewrite(self, busy_ms: int) -> bool:
@@ -317,7 +319,7 @@ class Pool:
             return _revision(connection)
 
     def migrate(self) -> None:
-        """Bring the schema to this version, under a lock; a newer one is refused."""
+        """Migrate the schema to this version, under a lock; a newer one is rejected."""
         found = self.revision()
         self._inode = self._find_inode()
         if found is not None and found > HEAD_REVISION:

@@ -71,7 +71,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A statement as the driver takes it, and how values go in and come out."""
+    """A statement in the driver's form, with conversions of values."""
 
     text: str
     binds: tuple[tuple[str, Any, Processor | None], ...]  # name, default, conversion

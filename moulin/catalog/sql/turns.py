@@ -29,7 +29,7 @@ _OF_TABLE = Prepared(sa.select(s.leases).where(s.leases.c.name.like(sa.bindparam
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A place in a queue. `turns` counts how often its writer had the turn; 0 while it waits for the first."""
+    """A place in a queue. `turns` counts the turns of its writer; 0 while it waits for the first."""
 
     name: str
     turns: int
@@ -79,7 +79,7 @@ def leave(pool: Pool, tables: Sequence[str], name: str) -> None:
 
 
 def lapses(pool: Pool, table: str, token: str) -> int:
-    """How often writers of a token had the turn lately, and did not come."""
+    """How often writers of a token recently did not use their turn."""
     with pool.unordered(durable=False) as connection:
         now = pool.now(connection)
         _forget_expired(connection, table, now)

@@ -24,7 +24,7 @@ from moulin.storage.store import Store
 
 
 def agreed(pool: Pool, store: Store) -> Callable[[], int]:
-    """The time that all clocks agree on, to be asked for from now on. FailedPrecondition when they do not agree."""
+    """The time on which all clocks agree. FailedPrecondition if they differ."""
     tolerance = int(pool.config.clock_tolerance * NANOS)
     with pool.read() as connection:
         newest = int(connection.execute(sa.select(s.counter.c.clock_ns)).scalar_one())

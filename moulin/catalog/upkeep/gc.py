@@ -113,7 +113,7 @@ def _drop_lapsed_refs(catalog: Catalog, result: Collection) -> None:
         if over := found[row.id]:
             operation = SetProperties({}, tuple(ref.key for ref in over))
             names = ", ".join(ref.name for ref in over)
-            with suppress(NotFound, Conflict):  # gone, or set again: the next clean-up looks at it
+            with suppress(NotFound, Conflict):  # removed, or set again: the next clean-up checks it
                 catalog.commit([TableCommit(row.id, row.head_version, operation, {"lapsed": names})])
 
 
@@ -188,7 +188,7 @@ def _forget(catalog: Catalog, result: Collection, floor: float) -> None:
 
 
 def _forget_versions(catalog: Catalog) -> None:
-    """The commits and versions that are past for everyone, a few at a time and without the lock."""
+    """Delete commits and versions that nobody can read, a few at a time and without the lock."""
     with catalog.pool.read() as connection:
         oldest = {row.id: row.oldest_version for row in connection.execute(sa.select(s.tables))}
     pins = catalog.pool.in_use().pins

@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 def empty_trash(catalog: Catalog, result: Collection) -> None:
-    """Delete what has lain in the trash long enough, unless a row names it."""
+    """Delete objects that have been in the trash long enough, unless they are referenced."""
     t = s.trash
     with catalog.pool.read() as connection:
         now = result.clock()
@@ -76,7 +76,7 @@ def _delete(catalog: Catalog, rows: Sequence[Any], result: Collection) -> Sequen
 
 
 def _still_named(connection: sa.Connection, trash: Sequence[str]) -> set[str]:
-    """What lies in the trash and is in use. Nothing brings it back, but deleted bytes stay deleted: look again."""
+    """Objects in the trash that are referenced. This should not happen, but is checked before deletion."""
     named = ownership.in_use(connection, trash)
     tables = {f"{paths.table_prefix(table_id)}/" for table_id in connection.execute(sa.select(s.tables.c.id)).scalars()}
     return named | tables.intersection(trash)
@@ -93,7 +93,7 @@ def _note_failure(catalog: Catalog, rows: Sequence[Any], error: MoulinError, res
 
 
 def sweep_staged(catalog: Catalog, result: Collection, floor: float) -> None:
-    """Uploads under numbers that were handed out, and never registered while that lasted."""
+    """Uploads with staged numbers that were never registered in time."""
     with catalog.pool.read() as connection:
         over = staging.due(connection, result.clock() - int(floor * NANOS))
         over = [staged for staged in over if not task_list.holds(connection, staged.owner)]
@@ -147,7 +147,7 @@ def _sweep_old(catalog: Catalog, result: Collection, prefix: str, before: dateti
 
 
 def _dispose(catalog: Catalog, result: Collection, infos: Sequence[ObjectInfo], reason: str, floor: float) -> bool:
-    """Delete files that no row names; False when the store refused.
+    """Delete unreferenced files; False if the store failed.
 
     With `delete_bytes` off, segments among them are offered to those who delete, and other files with rows stay.
     """
