@@ -72,7 +72,7 @@ def oldest_kept(
         before.order_by(v.c.timestamp_ns.desc(), v.c.version.desc()).limit(1)
     ).scalar_one_or_none()
     expired = ExpiredSnapshots.of(row.properties).before
-    if expired and KEEP_PROPERTY not in row.properties:  # whoever set that says how long versions are kept
+    if expired and KEEP_PROPERTY not in row.properties:  # a user setting takes precedence
         kept = max(kept or 0, expired)
     pinned = connection.execute(
         sa.select(sa.func.min(s.pins.c.version)).where(s.pins.c.table_id == row.id, s.pins.c.expires_at > now)

@@ -1,8 +1,8 @@
 """A catalog made from the manifests in storage alone, to read a lake whose own catalog is out of reach.
 
 It is a private SQLite file that goes away with the process. Nothing is ever written to the storage: no marker, no
-manifest, no pin. `refresh` applies the versions that were published since, in one transaction, so whoever reads sees
-the version before or the one after.
+manifest, no pin. `refresh` applies the versions that were published since, in one transaction, so a reader sees the
+version before or after it.
 """
 
 # Decisions: docs/decisions/0035, docs/decisions/0417
@@ -37,7 +37,7 @@ from moulin.model.ids import new_id
 from moulin.storage import paths
 from moulin.storage.store import Store
 
-_ATTEMPTS = 5  # to read manifests that clean-up removes meanwhile
+_ATTEMPTS = 5  # to read manifests that clean-up may remove
 
 
 class _ReplicaPool(Pool):
@@ -172,7 +172,7 @@ class ReplicaCatalog(Catalog):
         return {row.own_id for row in found}
 
     def _rebuild(self) -> None:
-        """Start from full manifests. The lake goes on meanwhile: what is cleaned up under our hands is tried again."""
+        """Start from full manifests. Retries if clean-up removes manifests at the same time."""
         with self.pool.read() as connection:
             shown = connection.execute(sa.select(s.counter.c.version)).scalar() or 0
         damage = ""

@@ -63,7 +63,7 @@ _ROUTERS: Final = tuple(
     )
 )
 LARGEST_BODY: Final = 1 << 20
-"""Bytes of a request. Whoever logs in has no token yet."""
+"""Maximum size of a request: a login has no token yet."""
 _LOOKS: Final = frozenset({"GET", "HEAD"})
 _OTHERWISE: Final = {404: NotFound, 405: Unsupported}
 

@@ -106,7 +106,7 @@ def _views(source: Source, version: int, holds: dict[UUID, Hold]) -> tuple[dict[
         rows: dict[UUID, str] = {}
         for table in catalog.tables(database.name):
             hold = pins.hold(table.id, version, check=False)
-            with suppress(NotFound):  # dropped meanwhile
+            with suppress(NotFound):  # dropped in the meantime
                 state = catalog.table_by_id(table.id, version)
                 holds[table.id] = hold
                 left -= table.segments
@@ -191,7 +191,7 @@ def _make_queries(
 
 
 def _refusal(name: Name, query: ViewQuery, reason: str) -> str:
-    """A view that cannot be read: whoever names it gets the reason."""
+    """A view that cannot be read: using it raises the reason."""
     try:
         columns = no_rows(query.schema)
     except Unsupported:

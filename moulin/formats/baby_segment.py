@@ -128,7 +128,7 @@ def encode_keep_alive(stream_id: UUID, nonce: bytes, offset: int, written_at: in
 
 
 def encode_stop(stream_id: UUID, nonce: bytes, offset: int, written_at: int, reason: StopReason) -> bytes:
-    """The baby segment that ends a stream: put at the first number that is missing, by whoever ends it."""
+    """The baby segment that ends a stream: put at the first missing number by the process that ends it."""
     return _object(Kind.STOP, stream_id, nonce, offset, written_at, 0, 0, b"", reason)
 
 

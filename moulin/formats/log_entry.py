@@ -1,7 +1,7 @@
 """One entry of a region's log: rows or deleted keys, and the schema of them. Layout: docs/formats/log_entry.md.
 
-Rows are positional, in the column order of the schema whose id the entry carries; whoever replays them maps columns by
-field id. Python rows are stored as msgpack, Arrow batches as an Arrow IPC stream.
+Rows are positional, in the column order of the schema whose id the entry carries; a replay maps columns by field id.
+Python rows are stored as msgpack, Arrow batches as an Arrow IPC stream.
 """
 
 from __future__ import annotations

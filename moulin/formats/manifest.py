@@ -74,13 +74,13 @@ def encode(manifest: pb.Manifest, *, full: bool) -> bytes:
 
 
 def require_feature(manifest: pb.Manifest, feature: int) -> None:
-    """Note that whoever reads or continues this manifest must know a feature."""
+    """Require a feature for readers and writers of this manifest."""
     manifest.reader_features |= feature
     manifest.writer_features |= feature
 
 
 def require_base_paths(manifest: pb.Manifest, paths: Iterable[str]) -> None:
-    """Note that whoever reads this manifest must know base paths, if a file of `paths` lies below one."""
+    """Require base paths for readers of this manifest, if a file of `paths` is in one."""
     if manifest.adopted_files or any(path.startswith(BASES_PREFIX) for path in paths):
         require_feature(manifest, FEATURE_BASE_PATHS)
 

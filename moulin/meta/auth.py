@@ -118,7 +118,7 @@ class AccessFile:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep other processes from changing the file meanwhile. Its folder is locked: the file itself is replaced."""
+        """Prevent other processes from changing the file. Locks its folder, because the file itself is replaced."""
         try:
             folder = os.open(self.path.parent, os.O_RDONLY)
         except OSError as error:
@@ -186,7 +186,7 @@ Authenticate = Callable[[str, Iterable[tuple[str, str | bytes]]], Caller]
 
 
 class Authenticator(Protocol):
-    """Whoever can say who has a token; Unauthenticated when nobody has."""
+    """Identifies the caller of a token; Unauthenticated if it is unknown."""
 
     def authenticate(self, token: str) -> Caller: ...
 

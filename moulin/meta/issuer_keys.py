@@ -64,7 +64,7 @@ class IssuerKeys:
     def find(self, kid: str | None, algorithm: str) -> Key:
         """The key that signed a token.
 
-        Raises Unauthenticated when the issuer has none of that id and algorithm, and Unavailable when nobody can tell.
+        Raises Unauthenticated when the issuer has none of that id and algorithm, and Unavailable if that is unknown.
         """
         found, settled = self._chosen(kid, algorithm), True
         if found is None or not self._younger(FRESH_SECONDS):
@@ -90,7 +90,7 @@ class IssuerKeys:
     def _renew(self, kid: str | None, algorithm: str) -> bool:
         """Fetch the keys, unless another thread just did or the last fetch is a moment ago.
 
-        False when another thread is at it for long: then nobody knows what keys there are.
+        False if another thread takes too long: then the keys are unknown.
         """
         if not self._lock.acquire(timeout=_PATIENCE):
             return False

@@ -26,10 +26,10 @@ from moulin.model.tags import COMPUTED_PREFIX, FILLING_PREFIX
 class Filling:
     """A column that is being filled.
 
-    `placeholder` is the field id that the column has meanwhile, `number` the one under which its values are stored,
+    `placeholder` is the temporary field id of the column, `number` the one under which its values are stored,
     `type` its type with the ids of inner fields. `reads` are the ids of the columns that it is computed from, which
-    keep their names of the schema `schema_id`. `sql` is the expression; without one, only whoever began can go on. With
-    `again` the placeholder is the column as it was filled before, with its values.
+    keep their names of the schema `schema_id`. `sql` is the expression; without one, only the original caller can
+    continue. With `again` the placeholder is the column as it was filled before, with its values.
     """
 
     placeholder: int

@@ -140,7 +140,7 @@ def check_setting(name: str, text: str) -> bool:
 
 
 def rebases_appends(properties: Mapping[str, str]) -> bool:
-    """Whether appends of engines that lost a race follow the newest snapshot instead of failing."""
+    """Whether conflicting appends of engines are rebased onto the newest snapshot instead of failing."""
     return properties.get(REBASE_APPENDS) == _ON
 
 

@@ -83,7 +83,7 @@ def check_ref_name(name: object) -> str:
 
 
 def is_internal(key: str) -> bool:
-    """Whether a property is none that users see."""
+    """Whether a property is hidden from users."""
     return key in (VERIFIED, LOCATION) or key.startswith(_INTERNAL)
 
 
@@ -95,7 +95,7 @@ def quarantined(properties: Mapping[str, str]) -> dict[int, str]:
 
 
 def trust_marks(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties that say which files were read, and which are in quarantine: whoever gets the files gets them."""
+    """The properties that list verified and quarantined files: copied together with the files."""
     return {key: text for key, text in properties.items() if key == VERIFIED or key.startswith(QUARANTINE_PREFIX)}
 
 

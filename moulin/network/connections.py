@@ -69,7 +69,7 @@ class Accepted(socket.socket):
             self.speaker.drop()
             return
         with suppress(OSError):
-            self.shutdown(socket.SHUT_RDWR)  # whoever reads from it finds its end
+            self.shutdown(socket.SHUT_RDWR)  # readers see the end of the stream
 
     def close(self) -> None:
         super().close()
@@ -128,7 +128,7 @@ class Connections:
             del self._by_address[connection.address]
 
     def free_one(self) -> None:
-        """Drop one that waits for its client, whoever it is."""
+        """Close any connection that waits for its client."""
         for peer in sorted(self._peers, key=lambda p: -len(self._peers[p])):
             if self._displace(peer):
                 return

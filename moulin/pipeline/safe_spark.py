@@ -102,7 +102,7 @@ class SafeSpark:
 
     @contextmanager
     def _group(self, number: str) -> Iterator[Any]:
-        """All jobs of this thread are of one group meanwhile. The value raises once the statement is cancelled."""
+        """Put all jobs of this thread into one group. The yielded value raises when the statement is cancelled."""
         stopped = self._stopped[number] = threading.Event()
         context = self._spark.sparkContext
         context.setJobGroup(number, "a statement of the console", interruptOnCancel=True)

@@ -56,7 +56,7 @@ class LakeSpark:
     """Fills `moulin.table.ports.Spark`. Thread-safe.
 
     `spark` is a session, a master's address, or None for the session that runs already, else a local one. The session
-    starts when it is first needed and outlives this object.
+    starts when it is first needed and is not stopped with this object.
     """
 
     def __init__(self, lake: Lake, spark: SparkSession | str | None = None) -> None:
@@ -172,7 +172,7 @@ class LakeSpark:
         return SafeSql(self._open(safe=True))
 
     def query(self, plan: LogicalPlan, guard: SafeSql) -> DataFrame:
-        """The rows of a query that somebody else planned in the session of this guard."""
+        """The rows of a query that a caller planned in the session of this guard."""
         return self._query(plan, guard, fresh=True)
 
     def attached(self, session: SparkSession | None = None) -> SparkSession:
@@ -316,7 +316,7 @@ class LakeSpark:
             found = self._tables.table(state).frame
         if pruning.is_waiting:
             return self._deferred(found, pruning, holds)
-        frame = type(found)(found._jdf, spark)  # the one that is kept lives longer than whoever asked for it
+        frame = type(found)(found._jdf, spark)  # the cached one outlives its caller
         hold_for(self._lake.context.pins, frame, holds)
         return frame
 

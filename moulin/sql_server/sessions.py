@@ -111,7 +111,7 @@ class Sessions:
         return made
 
     def _sweep(self) -> None:
-        """End sessions that nobody has used for long, and forget operations that nobody asks for."""
+        """End sessions unused for long, and delete unused operations."""
         now = time.monotonic()
         with self._lock:
             all_of_them = list(self._sessions.items())

@@ -175,7 +175,7 @@ class BasesStore(Store):
         return (replace(info, path=f"{base}{info.path}") for info in store.list(rest, behind))
 
     def delete(self, objects: Iterable[str]) -> None:
-        """Removes objects. One that the lake did not put below a base path is refused: it is somebody else's."""
+        """Removes objects. Rejects adopted files in base paths."""
         own: list[str] = []
         for path in objects:
             if path.startswith(_PREFIX):

@@ -163,7 +163,7 @@ class BlockFolder:
             self._used, self._written = used, 0
 
     def _files(self) -> Iterator[_File]:
-        """Every block; temporary files that nobody can be writing any more are removed on the way."""
+        """Every block; removes stale temporary files."""
         stale = time.time() - _STALE_SECONDS
         with suppress(FileNotFoundError), os.scandir(self.folder) as folders:
             for folder in folders:

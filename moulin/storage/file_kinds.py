@@ -137,7 +137,7 @@ def _engine_file(path: str) -> KnownFile | None:
     return None if found is None else KnownFile(FileKind.ENGINE_FILE, found)
 
 
-# In this order: a file of somebody else is never ours, whatever its name; what an engine wrote may have any name, and
+# In this order: an adopted file is never ours, whatever its name; what an engine wrote may have any name, and
 # lies where some of ours do.
 _PARSERS: tuple[Callable[[str], KnownFile | None], ...] = (
     _adopted,

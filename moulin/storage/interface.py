@@ -57,7 +57,7 @@ class Store(ABC):
 
     @property
     def sts(self) -> Sts | None:
-        """Whoever lends short-lived credentials for parts of this store; None when nobody does."""
+        """The vendor of short-lived credentials for parts of this store; None if there is none."""
         return None
 
     def location(self, path: str) -> str:

@@ -24,7 +24,7 @@ ingest-stream/<stream uuid>/<offset:020>.baby                       baby segment
 set-aside/<stream uuid>/<offset:020>.baby                           what a nursery could not read of a baby segment
 set-aside/manifests/<incarnation>/<path of a manifest>              copies of manifests that a recovery gave up
 nursery-tries/<stream uuid>/<offset:020>/<32 hex>.try               a nursery began a batch here
-bases/<base path uuid>/<path below it>                              a file below a base path, of somebody else
+bases/<base path uuid>/<path below it>                              an adopted file in a base path
 bases/<base path uuid>/moulin/<lake uuid>/tables/...                a segment, or its key index, that was moved there
 <any folder>/.<name>.<16 hex>.tmp                                   a write under way, or left by a killed process
 ```
@@ -440,7 +440,7 @@ def is_in_moved_folder(path: str) -> bool:
 
 
 def is_adopted(path: str) -> bool:
-    """Whether a file belongs to somebody else: it lies below a base path, and no lake put it there."""
+    """Whether a file is adopted: it is in a base path, and no lake put it there."""
     return parse_base_path(path) is not None and parse_moved(path) is None
 
 

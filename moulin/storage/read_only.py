@@ -11,7 +11,7 @@ from moulin.storage.table_store import TableStore
 
 
 class ReadOnlyStore(TableStore):
-    """The storage of a lake that somebody else writes and cleans up.
+    """The storage of a lake that other processes write and clean up.
 
     A data file that is gone was named by the version that is being read: clean-up has passed that version, and the
     error says so.

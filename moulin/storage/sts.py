@@ -189,7 +189,7 @@ def _seconds(text: str) -> int:
 
 
 def sts_of(uri: str, options: Mapping[str, str]) -> Sts | None:
-    """Whoever lends credentials for a storage; None where no role is named, or the storage is not in S3."""
+    """The credential vendor of a storage; None without a role, or if the storage is not in S3."""
     given = sorted(OPTIONS & options.keys())
     if not given:
         return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Lost(Corrupt):
-    """A file that never changes, and that whoever reads it knows from the catalog, is gone: `path`."""
+    """An immutable file of the catalog is missing: `path`."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message)

@@ -40,7 +40,7 @@ def find(pool: Pool, table_id: UUID, value: tuple[bytes | None, ...]) -> Region:
     if found is not None:
         return to_region(found)
     with pool.unordered() as connection:
-        # One at a time for a table, so that two do not take one number, and none of a spec that changes meanwhile.
+        # Serialized per table, so that two do not take one number, and the spec cannot change.
         connection.execute(sa.select(s.tables.c.id).where(s.tables.c.id == table_id).with_for_update())
         _check_value(load(connection, find_by_id(connection, table_id)), value)
         found = connection.execute(known).first()

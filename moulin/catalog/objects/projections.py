@@ -107,7 +107,7 @@ def record(
 
     `removed` is None when it shares no file with its parent. `erased` is what `last_erased` was before it was made.
 
-    False when somebody else was first, to project the version or to continue the parent, and when rows were erased
+    False if another process was first, to project the version or to continue the parent, or if rows were erased
     since. A projection beside the line (`parent` is None) lives as long as its version is kept.
     """
     f = s.projection_files

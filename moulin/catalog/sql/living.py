@@ -49,7 +49,7 @@ class InUse:
     pins: dict[UUID, int] = field(default_factory=dict)
     first_number: int | None = None
     is_writing: bool = False
-    is_filling: bool = False  # column files may be: whoever writes them says so, and reserves no number for it
+    is_filling: bool = False  # writers of column files set this; they reserve no numbers
 
     def may_be_committed(self, path: str) -> bool:
         """Whether the unreferenced file at `path` may be committed by a running process."""

@@ -140,7 +140,7 @@ class Pool:
     def view(self) -> Iterator[None]:
         """Within the block all reads of this thread see one snapshot, and share a connection: each is one round trip.
 
-        What is changed meanwhile, by this thread too, is not seen.
+        Later changes, including those of this thread, are not seen.
         """
         with self.read() as connection:
             before = getattr(self._views, "connection", None)

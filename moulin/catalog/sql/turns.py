@@ -1,7 +1,7 @@
-"""Turns: writers that lost a race to commit to a table, in the order in which they came. They are rows of `leases`.
+"""Turns: a queue of writers with a conflict on a table, stored as rows of `leases`.
 
 A ticket is a writer's place in the queues of some tables. It *waits*, or it *has the turn*: its writer was told to read
-the table again and to come back. Whoever has the turn and does not come back lapses, which is remembered for a while.
+the table again and to come back. A writer that does not use its turn causes a lapse, which is remembered for a while.
 """
 
 # Decisions: docs/decisions/0511

@@ -168,7 +168,7 @@ def release(pool: Pool, claim: Claim) -> bool:
     """Make a task available at once; whether that changed anything. It does not count as a failure.
 
     A worker that stops releases its own attempt; that does nothing when the claim no longer holds. Attempt 0 is an
-    operator's: it takes the task from whoever has it, ends its back-off, and forgets the failures of one in quarantine.
+    operator's: it takes the task from its worker, ends its back-off, and resets the failures of a quarantined one.
     """
     t = s.merge_tasks
     with pool.unordered() as connection:

@@ -31,7 +31,7 @@ COMPACT, FILL = "compact", "fill"
 class PlannedTask:
     """Segments of one partition to be compacted into `level`, each with the deletion vector that the plan saw.
 
-    A task of the kind `FILL` holds segments whose pending columns are being filled. Only whoever made it does it: once
+    A task of the kind `FILL` holds segments whose pending columns are being filled. Only its creator runs it: once
     its lease is over, it is forgotten.
     """
 

@@ -213,7 +213,7 @@ def _check_file(catalog: Catalog, file: KnownFile, data: bool) -> Iterator[Findi
 
 
 def _adopted_problem(catalog: Catalog, facts: SegmentFacts) -> str | None:
-    """Whether a file of somebody else is the one that was adopted: its footer has no checksum of the rest."""
+    """Whether an adopted file is unchanged: its footer has no checksum of the rest."""
     assert facts.adopted is not None
     found = catalog.store.head(facts.path)
     if facts.adopted.etag and found.etag and found.etag != facts.adopted.etag:

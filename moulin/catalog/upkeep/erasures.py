@@ -183,8 +183,8 @@ def _delete(catalog: Catalog, every: Sequence[str]) -> None:
 def _sweep(catalog: Catalog, erasure: pb.Erasure) -> tuple[list[str], list[str]]:
     """Delete files that no row names, such as those of compactions that the erase has ended.
 
-    Returns what is gone, and what a living process may still commit. Elsewhere than on this machine nobody knows who
-    lives: there files younger than `orphan_grace` are in flight.
+    Returns what is gone, and what a living process may still commit. For other machines it is unknown which processes
+    run: there files younger than `orphan_grace` are in flight.
     """
     gone: list[str] = []
     in_flight: list[str] = []

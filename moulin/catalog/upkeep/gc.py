@@ -89,7 +89,7 @@ def collect(
 
 
 def _finish_erasures(catalog: Catalog) -> None:
-    """What a killed erase left is done now; one that did not commit is to be run again by whoever knows its rows."""
+    """Finish a killed erase; one that did not commit must be run again by its caller."""
     erasures.finish_all(catalog)
     for row in erasures.begun(catalog):
         if row.version is None:
@@ -137,7 +137,7 @@ def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
 
 
 def _empty_doomed_tables(catalog: Catalog, result: Collection, floor: float) -> None:
-    """Nobody can bring back a table past its grace window: its rows go ahead of it, in steps, without the lock."""
+    """A table past its grace period cannot be resurrected: delete its rows first, in steps, without the lock."""
     with catalog.pool.read() as connection:
         doomed = connection.execute(sa.select(s.tables).where(expiry.doomed(result.clock()))).all()
     read = catalog.pool.in_use().pins

@@ -139,7 +139,7 @@ def _sweep_old(catalog: Catalog, result: Collection, prefix: str, before: dateti
     """Delete the orphans in a folder that are older than `before`."""
     old = (info for info in catalog.store.list(prefix) if info.modified < before)
     for infos in _blocks(old):
-        in_use = catalog.pool.in_use()  # before the catalog is asked: a commit comes before its numbers are given up
+        in_use = catalog.pool.in_use()  # before the catalog is queried, because numbers are released after their commit
         with catalog.pool.read() as connection:
             known = named(connection, infos, now)
         orphans = [info for info in infos if info.path not in known and not in_use.may_be_committed(info.path)]

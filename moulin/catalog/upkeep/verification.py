@@ -38,7 +38,7 @@ Verify = Callable[[bytes], str | None]
 class KnownFile:
     """A file that the catalog names: its size and SHA-256 where they were recorded, and what else must hold.
 
-    One with the facts of an `adopted` segment is somebody else's: its size and footer must be as they were.
+    An `adopted` segment is a foreign file: its size and footer must be unchanged.
     """
 
     path: str

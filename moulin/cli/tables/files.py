@@ -67,7 +67,7 @@ class _Source:
 
     def open(self) -> Any:
         if self._name != "-":
-            self._file = open(self._name, "rb")  # noqa: SIM115 - whoever reads it closes it
+            self._file = open(self._name, "rb")  # noqa: SIM115 - the reader closes it
         elif self._kind == "parquet":  # read from its end
             self._file = io.BytesIO(sys.stdin.buffer.read())
         else:

@@ -150,7 +150,7 @@ def table_of(console: Console, table_id: UUID, *, to_change: bool = False) -> Ta
     """A table by id, also one of a branch; read-only unless `to_change`, so that looking touches no log of a writer."""
     entry = console.lake.own_catalog().table_entry(table_id)
     found = console.lake.table(full_name(entry.database, entry.name), read_only=not to_change)
-    if found.id != table_id:  # the name was given to another one meanwhile
+    if found.id != table_id:  # the name belongs to another table now
         raise NotFound(f"Table {full_name(entry.database, entry.name)} was replaced: search for it again.")
     return found
 

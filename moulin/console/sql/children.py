@@ -53,7 +53,7 @@ class Recipe:
 
 @dataclass
 class Work:
-    """A task while a child does it. `cancelled` is set by whoever does not want it any more."""
+    """A task while a child does it. `cancelled` is set to cancel it."""
 
     ask: Asked
     id: str
@@ -272,7 +272,7 @@ class Children:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Forget those that have ended, and end those that nobody has used for long."""
+        """Remove ended children, and end those unused for long."""
         now = time.monotonic()
         for child in list(self._children):
             idle = child.busy == 0 and now - child.idle_since > IDLE_SECONDS
@@ -283,7 +283,7 @@ class Children:
                 child.recipe = replace(child.recipe, at_once=0)  # it takes no more
 
     def tend(self) -> None:
-        """End children that nobody has used for long."""
+        """End children unused for long."""
         with self._lock:
             self._sweep()
 

@@ -194,7 +194,7 @@ class Statements:
                 statement.end("cancelled", error)
             except MoulinError as error:
                 statement.end("cancelled" if statement.cancelled.is_set() else "failed", error)
-            except Exception as error:  # noqa: BLE001 - the thread must go on, and whoever waits must hear of it
+            except Exception as error:  # noqa: BLE001 - the thread must continue, and waiting callers must be notified
                 statement.end(
                     "failed", Unavailable(f"The server failed in a way it should not: {type(error).__name__}.")
                 )

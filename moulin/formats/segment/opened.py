@@ -151,7 +151,7 @@ class OpenedFile:
 def read_segment_footer(source: pa.NativeFile, name: str, facts: SegmentFacts | None = None) -> tuple[bytes, bool]:
     """The footer of a segment and whether it is sealed; that of an adopted file with the field ids of its table.
 
-    Where a segment has column files, whoever opened them together has put these in.
+    For a segment with column files, set by the code that opened them together.
     """
     footer, is_sealed = read_footer_bytes(source, name)
     if facts is None or facts.adopted is None or facts.files:

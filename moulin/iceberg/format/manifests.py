@@ -41,7 +41,7 @@ from moulin.storage import paths
 EXISTING, ADDED, DELETED = 0, 1, 2
 DATA, DELETES = 0, 1
 MANIFEST_ENTRIES = 2048
-"""Entries of a manifest at most: what a removed file costs to write anew."""
+"""Maximum number of entries of a manifest, which bounds the cost of removing a file."""
 
 SEGMENTS_KEY = "moulin.segments"
 """Header key of a manifest: the segments of its live entries, which come first, in their order, as a JSON list."""

@@ -273,7 +273,7 @@ class _Projector:
                 known.erased,
             )
             if not recorded and projections.last_erased(self.pool, state.id) != known.erased:
-                self.store.delete(self.added)  # at once: they hold bounds of rows that were erased meanwhile
+                self.store.delete(self.added)  # at once: they contain bounds of erased rows
             if recorded:
                 self._note_whole(base, made)
             return made if recorded else None

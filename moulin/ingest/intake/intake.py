@@ -209,7 +209,7 @@ def _decoded(signal: Signal, items: Sequence[_Item], targets: Targets) -> Intake
         lost = [
             item for index, item in enumerate(items) if item[1].token_id == token_id and index not in decoded.poison
         ]
-        reason = f"Nobody knows where records of token {token_id} go any more."
+        reason = f"The routing of token {token_id} is no longer known."
         found.asides += [Aside(baby_segment, reason, entry.records, (entry,)) for baby_segment, entry in lost]
     for table_id, rows in routed.rows.items():
         schema = _schema(targets, table_id)

@@ -23,7 +23,7 @@ from moulin.model.otel import Signal
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """The rows of each table, how many fell back, and how many belong to tokens that nobody knows any more.
+    """The rows of each table, how many fell back, and how many belong to unknown tokens.
 
     `requests` are the indexes of the requests that gave rows to each table.
     """

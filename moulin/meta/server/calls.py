@@ -146,7 +146,7 @@ class _Call:
         if self._observer:
             self._observer.ended(self._method, code, seconds)
         level = logging.DEBUG if code == "OK" and self._method.startswith(_QUIET) else logging.INFO
-        if code == "UNAUTHENTICATED":  # whoever has no token cannot fill the log: warnings that repeat are cut
+        if code == "UNAUTHENTICATED":  # callers without a token cannot fill the log: repeated warnings are limited
             level = logging.WARNING
         facts: dict[str, Any] = {"method": self._method, "code": code, "millis": round(seconds * 1000, 3)}
         if name := caller.get().name:

@@ -118,7 +118,7 @@ def _session(scope: Scope) -> str | None:
 
 
 def _refuse_other_pages(scope: Scope) -> None:
-    """Raises PermissionDenied for a request that a page of somebody else made in the user's browser.
+    """Raises PermissionDenied for a request from a page of another site in the user's browser.
 
     Browsers say in `Sec-Fetch-Site` whose page it was; programs send neither that nor a cookie.
     """

@@ -29,7 +29,7 @@ from moulin.table.verify import verify
 log = logging.getLogger("moulin.janitor")
 
 _LEASE = "janitor"
-_LARGE = 10_000  # segments from which on only partitions that changed are planned anew
+_LARGE = 10_000  # above this number of segments, only changed partitions are planned again
 _NANOS = 1_000_000_000
 
 
@@ -100,7 +100,7 @@ class Janitor:
                 log.exception("janitor failed in a way it should not")
 
     def _expire(self, report: Report) -> None:
-        """Whole segments go, a bounded number per commit. One that changed meanwhile is looked at again next time."""
+        """Removes whole segments, a limited number per commit. A segment that changed is checked again next time."""
         more = True
         while more and not self._over.is_set():
             more = False
@@ -138,7 +138,7 @@ class Janitor:
                 report.tasks += create_due_tasks(self._lake.context, table_id, segments).tasks
                 self._planned[table_id] = head
             except NotFound:
-                continue  # dropped meanwhile
+                continue  # dropped in the meantime
             except Exception as error:  # noqa: BLE001 - one table that fails stops no other
                 report.failures.append(f"compaction planning of {table_id}: {_reason(error)}")
         self._planned = {table_id: head for table_id, head in self._planned.items() if table_id in heads}

@@ -57,7 +57,7 @@ class Metrics:
         Gauge(name, text, registry=self.registry).set_function(looked_up)
 
     def figures(self, look: Callable[[], Iterable[Figure]]) -> None:
-        """Figures that somebody else keeps; looked up when they are asked for."""
+        """Metrics of other objects; read on request."""
         self.registry.register(_Figures(look))
 
     def text(self) -> bytes:

@@ -126,7 +126,7 @@ def access_path(lake: Lake, serve: ServeConfig) -> Path:
 
 
 def open_access(lake: Lake, serve: ServeConfig) -> Authority | None:
-    """Whoever says who has a token; None when none are asked for, which only a server on loopback may do."""
+    """The token checker; None if no tokens are required, which is only allowed on loopback."""
     exposed = [name for name in (serve.bind, serve.http_bind) if name and not is_loopback(name)]
     if serve.auth == "off" or (serve.auth == "auto" and not exposed and not serve.issuer):
         if exposed:

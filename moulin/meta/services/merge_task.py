@@ -60,7 +60,7 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
         try:
             done, outputs = self._complete(request)
         except Unavailable:
-            raise  # nobody knows yet: the worker asks again
+            raise  # unknown: the worker asks again
         except MoulinError as error:
             return pb.CompleteSegmentMergeTaskResponse(error=pb.CompleteSegmentMergeTaskError(message=error.message))
         ids = [to_message_segment_id(facts.number) for facts in outputs]

@@ -132,7 +132,7 @@ def adopt_spec(
     previous: Sequence[PartitionSpec],
     last_partition_id: int,
 ) -> tuple[PartitionSpec, int]:
-    """A spec whose ids and names somebody else chose, once they are found valid, and the last field id given.
+    """A spec with ids and names from a client, after validation, and the last field id.
 
     `fields` describe the same spec as `parse_spec` has it. A spec equal to one of the `previous` is that one.
     """

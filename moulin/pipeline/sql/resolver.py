@@ -71,7 +71,7 @@ def flush_all(lake: Lake, branches: Collection[str] = ()) -> Mapping[UUID, Excep
     """Commit what was put into keyed tables of a lake, and of some branches of it; returns the errors by table."""
     failures = dict(flush_keyed(lake.context))
     for name in branches if lake.on_branch is None else ():
-        with suppress(NotFound):  # whoever asks for a table of it is told
+        with suppress(NotFound):  # a query of its tables gets the error
             failures.update(flush_keyed(lake.open_branch(name).context))
     return failures
 

@@ -201,7 +201,7 @@ class _Load:
 
 
 def load_files(work: LoadSlice) -> Sequence[Part]:
-    """Write the rows of the files of one slice. Conflict when one of them changes meanwhile."""
+    """Write the rows of the files of one slice. Conflict if one of them changes."""
     pa.set_cpu_count(1)
     return tuple(work.job.write_fitted(work.index, _rows(work)))
 

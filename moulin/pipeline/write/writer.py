@@ -3,9 +3,9 @@
 A keyed table gets runs: segments whose keys were located, so that they say which rows they replace.
 
 There is no shuffle: a task's rows stay together, split by the table's partitions. A frame of more partitions than its
-size is worth is coalesced. A task with few rows hands them over instead, and whoever commits writes those of
-neighbouring tasks as one: small frames make one segment however many partitions they have. What a failed
-or repeated attempt wrote is named by no commit, and clean-up removes it.
+size is worth is coalesced. A task with few rows returns them instead, and the driver writes those of neighbouring tasks
+together: small frames make one segment however many partitions they have. What a failed or repeated attempt wrote is
+named by no commit, and clean-up removes it.
 """
 
 # Decisions: docs/decisions/0228, docs/decisions/0342

@@ -252,7 +252,7 @@ def plan(
         return pick_levels(free, config, **options, lost_specs=state.lost_specs, regions=regions)
     span = merge_span_ns(state.properties, config.merge_span)
     own = MERGE_SPAN in state.properties or RETENTION in state.properties
-    # Whoever compacts by hand wants few segments: only a span that the table was given holds then.
+    # A manual compaction should leave few segments: only a span set for the table applies.
     limits = replace(bounds or Bounds(), span_ns=span if own or bounds is not None else None)
     return pick(
         free,
@@ -293,7 +293,7 @@ def _run_claimed(
 ) -> tuple[CompactionChange, CommitResult]:
     """Run and commit one task; on any error, its inputs are free again.
 
-    A task that was taken over meanwhile is its new worker's, and stays.
+    A task that was taken over belongs to its new worker, and is kept.
     """
     segment_bytes = effective(context.config, state.properties).merge_segment_bytes
     try:

@@ -28,7 +28,7 @@ def complete(context: Context, claim: Claim, outputs: Sequence[SegmentFacts], jo
     """Commit the output of a worker in place of the inputs of its task. Idempotent for the same outputs.
 
     `outputs` hold the live rows of the inputs, each once, with their lineage; `journals` say where each went. Deletes
-    that landed meanwhile are carried over through the journals, and need them.
+    committed since are mapped through the journals.
     """
     done = context.own_catalog().maintenance.finished_task(claim)
     if done is not None and {facts.path for facts in outputs} >= set(done[1]):
@@ -63,7 +63,7 @@ def complete(context: Context, claim: Claim, outputs: Sequence[SegmentFacts], jo
 def redo(context: Context, claim: Claim, rows: int) -> tuple[CommitResult, Sequence[SegmentFacts]]:
     """Complete a task whose worker wrote `rows` rows without their lineage: the task is done here, once more.
 
-    Row ids, sequence numbers and deletes that landed meanwhile cannot be had from such a file. Repeated, it does
+    Row ids, sequence numbers and later deletes cannot be determined from such a file. Repeated, it does
     nothing.
     """
     catalog = context.own_catalog()

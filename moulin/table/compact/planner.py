@@ -112,5 +112,5 @@ def _states(context: Context, table_id: UUID | None) -> Iterable[TableState]:
         for entry in catalog.tables(database.id):
             try:
                 yield catalog.table_by_id(entry.id)
-            except NotFound:  # dropped meanwhile
+            except NotFound:  # dropped in the meantime
                 continue

@@ -42,7 +42,7 @@ def apply_edits(
 ) -> Outcome:
     """Commit what `compute` makes of the newest rows as one version; nothing when there is nothing to change.
 
-    Rows that change or go while it works make it compute again. A keyed table is held meanwhile, so that none does.
+    If rows change while it works, it computes again. A keyed table is held, so that its rows do not change.
     """
 
     def run() -> Outcome:

@@ -89,7 +89,7 @@ def _hold(stack: ExitStack, context: Context, catalog: Catalog, table_id: UUID) 
 
 
 def _rebuild_indexes(context: Context, catalog: Catalog, table_id: UUID) -> None:
-    """Cover again what index files covered that went; a table that changes meanwhile is covered by the next call."""
+    """Cover segments of deleted index files again; a table that changes is covered by the next call."""
     family = erasable.relatives(catalog, table_id)
     for one in family.states.keys() - family.dropped:
         if catalog.indexes(one):
@@ -149,7 +149,7 @@ class _Work:
     def _reload(self, every: Collection[int]) -> bool:
         """The vectors that spans have now; whether a segment is to be looked at again: another erase has changed it.
 
-        Segments that clean-up has forgotten meanwhile need nothing more.
+        Segments removed by clean-up need nothing more.
         """
         self._found = {number: one for number, one in self._found.items() if number in every}
         loaded = erasable.load(self._catalog, sorted(self._found))
@@ -249,7 +249,7 @@ class _Work:
 
 
 def _adopted(found: Sequence[Found]) -> list[str]:
-    """Files of somebody else that hold erased rows: the table has files of its own in their place."""
+    """Adopted files that contain erased rows: the table has its own files instead."""
     places = [one.shared.segment.facts.path for one in found]
     return [f"{path}, an adopted file, which is not the lake's to delete" for path in places if paths.is_adopted(path)]
 

@@ -44,7 +44,7 @@ from moulin.table.write.writes import Outcome, balanced
 
 _GROUP_BYTES = 1 << 30  # of the columns that a fill reads, about
 _GROUP_SEGMENTS = 64
-_LEASE_SECONDS = 10.0  # whoever goes on after a kill waits no longer than this
+_LEASE_SECONDS = 10.0  # the maximum wait of a process that resumes after a kill
 _PATIENCE_SECONDS = 1.0
 
 WORKER = "fill "
@@ -64,7 +64,7 @@ class Filler:
     stopped: Callable[[], bool] = never
 
     def run(self) -> Outcome:
-        """Fill what lacks the columns, and declare them complete; somebody else may do so first.
+        """Fill segments without the columns, and complete the columns, unless another process does so first.
 
         Raises Stopped between groups once `stopped()` is true.
         """

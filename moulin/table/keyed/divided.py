@@ -1,4 +1,4 @@
-"""What whoever writes a region of an earlier division gets."""
+"""The error for writes to a region of an earlier division."""
 
 from __future__ import annotations
 

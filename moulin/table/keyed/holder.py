@@ -1,4 +1,4 @@
-"""The regions of a keyed table that this process holds: claimed, flushed and given up."""
+"""The regions of a keyed table that this process holds: claimed, flushed and released."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class RegionHolder(KeyedReader):
                     self._flush_one(writer, memtable)
 
     def _flush_one(self, writer: RegionWriter, memtable: Memtable) -> None:
-        # Segments that it read may go meanwhile: trimmed, or emptied by a process that claimed the region. Computed
+        # Segments that it read may be removed: trimmed, or emptied by a process that claimed the region. Computed
         # again, the first succeeds and the second is fenced.
         version = retry(self._context.config.commit_attempts, lambda: self._commit_memtable(writer, memtable))
         with self._lock:

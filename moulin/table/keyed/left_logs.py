@@ -1,4 +1,4 @@
-"""Logs that their writers left: who looks finds the rows that were acknowledged and are in no segment.
+"""Abandoned logs: finds acknowledged rows that are in no segment.
 
 A region that was claimed and not released has a writer that lives, or a log that was left. On a disk the lock of the
 log tells which. A log in a store has none: there the process that the catalog names is looked for, and where that runs
@@ -33,7 +33,7 @@ from moulin.table.keyed.replay import replay
 from moulin.table.properties import effective
 
 log = logging.getLogger(__name__)
-_ATTEMPTS = 3  # to read a log that is claimed or trimmed meanwhile
+_ATTEMPTS = 3  # to read a log that may be claimed or trimmed
 _WHOLE = 1 << 62  # one memtable per schema is enough for readers
 
 

@@ -41,7 +41,7 @@ class Lookup:
         self.misses = 0
 
     def get(self, seen: Callable[[], KeyedVersion], key: Key, value: Any) -> dict[str, Any] | None:
-        """The row of a key at a version, looked up again when files of it were cleaned up meanwhile."""
+        """The row of a key at a version, looked up again if its files were cleaned up."""
         age = self._age
         shown = seen()
         row = self._rows.get(value)
@@ -138,7 +138,7 @@ class Lookup:
     def _keep(self, found: Sequence[tuple[Any, dict[str, Any]]], age: int) -> None:
         with self._lock:
             if age != self._age:
-                return  # a newer version came meanwhile: these rows may be old
+                return  # there is a newer version: these rows may be old
             rows = self._rows
             for value, row in found:
                 if len(rows) >= self._limit:

@@ -155,7 +155,7 @@ class RegionWriter:
                         active.replaced.append(before)
                         active.rows[key] = number
                     active.size += len(body) + ENTRY_BYTES
-            if active.record is not record:  # the schema changed meanwhile
+            if active.record is not record:  # the schema has changed
                 self.put(row)
                 return
             if always:

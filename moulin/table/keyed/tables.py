@@ -56,7 +56,7 @@ def flush_keyed(context: Context) -> dict[UUID, Exception]:
 
 
 def flush_own(context: Context) -> None:
-    """Commit what this process put into any table; one that cannot be flushed is left to whoever uses it next."""
+    """Commit what this process put into any table; one that cannot be flushed is left to its next user."""
     for table_id in list(context.keyed):
         if (keyed := open_keyed(context, table_id)) is not None:
             with suppress(MoulinError):
@@ -97,5 +97,5 @@ def _settle_table(context: Context, table_id: UUID) -> None:
             assert keyed is not None
             keyed.committed()
     except NotFound:
-        return  # dropped meanwhile
+        return  # dropped in the meantime
     context.look_at[table_id] = time.monotonic() + LOOK_SECONDS

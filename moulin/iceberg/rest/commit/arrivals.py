@@ -36,7 +36,7 @@ from moulin.model.schema.values import Schema
 from moulin.storage import paths
 from moulin.table.context import Context
 
-_SHA256 = 32  # bytes of one; of a file that nobody has read they are zeros
+_SHA256 = 32  # bytes of one; zeros for an unverified file
 
 
 class Arrivals:

@@ -56,7 +56,7 @@ def make_location(context: Context, where: str | None) -> None:
     try:
         folders = [context.store.local_path(f"{path}/{name}") for name in ("data", "metadata")]
     except MoulinError:
-        return  # the base path is not there yet: it is not made, and whoever writes there says so
+        return  # the base path does not exist: it is not created, and writes there raise an error
     for folder in folders:
         if folder is not None:
             try:

@@ -75,7 +75,7 @@ def plan(state: TableState, wanted: Wanted, base: Json, asked: str | None) -> Co
 
 
 def _replaced(state: TableState, wanted: Wanted) -> tuple[TableState, list[Operation]]:
-    """As `_layout`, for a table that begins anew: its rows go, so that its columns may be any others."""
+    """Like `_layout`, for a replaced table: its rows are removed, so its columns can be arbitrary."""
     if state.schema.identifier_field_ids:
         raise Unsupported(f"{state.full_name} has a primary key: drop it and make another in its place.")
     operations: list[Operation] = []

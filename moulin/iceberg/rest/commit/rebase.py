@@ -36,7 +36,7 @@ class FreeAppend:
 
     @property
     def follows_any(self) -> bool:
-        """Whether nothing that others may change meanwhile is required; else it follows the head that was checked."""
+        """Whether there are no requirements that others may violate; otherwise it is based on the checked head."""
         return all(one.get("type") == "assert-table-uuid" for one in self.requirements if isinstance(one, dict))
 
 

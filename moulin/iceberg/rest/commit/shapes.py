@@ -216,7 +216,7 @@ def changed_spec(state: TableState, wanted: PartitionSpec) -> tuple[SetPartition
 
 
 def new_spec(wanted: PartitionSpec, given: Schema, schema: Schema) -> tuple[PartitionSpec, int]:
-    """The spec of a new table whose columns were numbered anew; its fields keep their names."""
+    """The spec of a new table with renumbered columns; its fields keep their names."""
     texts = spec_texts(wanted, given)
     made, last = parse_spec(texts, schema)
     taken = {name.lower() for name in schema.column_names}
@@ -234,7 +234,7 @@ def _field_name(asked: PartitionField, own: PartitionField, columns: set[str]) -
 
 
 def new_order(wanted: SortOrder, given: Schema, schema: Schema) -> SortOrder:
-    """The sort order of a new table whose columns were numbered anew."""
+    """The sort order of a new table with renumbered columns."""
     if not wanted.fields:
         return UNSORTED_SORT_ORDER
     fields = []

@@ -63,7 +63,7 @@ class Wanted:
     removed: list[str] = field(default_factory=list)
     snapshots: list[Json] = field(default_factory=list)
     main: int | None = None
-    replaces: bool = False  # what main has goes: the table begins anew, with its name and its history
+    replaces: bool = False  # main's rows are removed: the table is replaced, keeping its name and history
     refs: dict[str, Json | None] = field(default_factory=dict)  # other branches and tags; None removes one
     expired: list[int] = field(default_factory=list)  # ids of snapshots
     statistics: dict[str, Json | None] = field(default_factory=dict)  # by the property that keeps them; None removes it

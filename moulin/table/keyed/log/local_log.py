@@ -77,7 +77,7 @@ class LocalLog:
         self._reader = LocalLogReader(folder, table_id, region)
         self._always = sync == "always"
         self._file_bytes = max(file_bytes, BLOCK_BYTES)
-        self._lock = threading.Lock()  # held to write; whoever needs both takes `_sync_lock` first
+        self._lock = threading.Lock()  # held to write; `_sync_lock` is always taken first
         self._sync_lock = threading.Lock()  # held while syncing
         self._trim_lock = threading.Lock()  # held to remove files; taken before `_lock`
         self._sync_ended = threading.Condition()  # told when `_sync_lock` was released
@@ -144,7 +144,7 @@ class LocalLog:
                 yield position, entry
 
     def trim(self, through: int) -> None:
-        with self._trim_lock:  # files go oldest first, whoever trims: a crash leaves no gap
+        with self._trim_lock:  # files are deleted oldest first, so a crash leaves no gap
             with self._lock:
                 doomed = [first for first, following in pairwise(self._firsts) if following - 1 <= through]
                 self._firsts = self._firsts[len(doomed) :]
@@ -261,7 +261,7 @@ class LocalLog:
                     self._synced = self.last
 
     def _sync_through(self, position: int) -> None:
-        """Returns when a sync that began after this entry was written has ended: that of whoever comes first."""
+        """Returns when a sync that started after this entry was written has ended, by any thread."""
         while self._synced < position:
             if self._sync_lock.acquire(blocking=False):
                 with self._syncing(held=True):

@@ -28,8 +28,8 @@ _ATTEMPTS: Final = 3  # to put an object whose fate is unknown; the store retrie
 
 
 class StoreLog:
-    """The log of one region in `store`, claimed by making it: a fence is written at its end, so that whoever still
-    writes under an older epoch collides with it.
+    """The log of one region in `store`, claimed by making it: a fence is written at its end, so that a writer that
+    still writes under an older epoch collides with it.
 
     `commit` puts what is waiting as one object and returns when it is in the store, for those who wait together at
     once; a lone caller's entry goes at once. Nothing is acknowledged unless `check_epoch()` still gives `epoch` after
