@@ -30,7 +30,7 @@ _NOT_PLANNED: Final = re.compile(r"\s*(explain|desc|describe|show)\b", re.IGNORE
 
 
 def start(result_bytes: int) -> SparkSession:
-    """A session that nothing secret was given to, and that collects no more than this."""
+    """A session without secrets, with a limit on collected results."""
     conf = {_TOO_LARGE: str(result_bytes)}
     return spark_session(app_name="moulin console", conf=conf, environment=safe_environment())
 
@@ -46,7 +46,7 @@ class SafeSpark:
         self._stopped: dict[str, threading.Event] = {}
 
     def warm_up(self) -> None:
-        """Load what the first statement would wait for."""
+        """Preload what the first statement needs."""
         self._lake.sql("select 1", safe=True).collect()
 
     def wait_for_end(self, seconds: float | None = None) -> bool:
@@ -77,7 +77,7 @@ class SafeSpark:
         return plan_steps(str(shown[0][0]))
 
     def cancel(self, number: str) -> None:
-        """Stop a statement: again and again, since Spark cancels jobs that run, and the next one may be to come."""
+        """Stop a statement: repeatedly, because Spark cancels only running jobs, and the next one may follow."""
         stopped = self._stopped.get(number)
         if stopped is not None and not stopped.is_set():
             stopped.set()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LakeCatalog(Catalog):
-    """A database of the lake goes before one of Spark's of the same name, as it does in SQL."""
+    """A database of the lake takes precedence over one of Spark with the same name, as in SQL."""
 
     def __init__(self, spark: SparkSession, lake: Attached) -> None:
         super().__init__(spark)

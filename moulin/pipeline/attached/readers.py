@@ -19,7 +19,7 @@ _FORMAT = "moulin"
 
 
 class LakeReader(DataFrameReader):
-    """`spark.read`. It remembers what it was asked for, which PySpark hands to Java at once."""
+    """`spark.read`. Records its options, which PySpark passes to Java at once."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class LakeReader(DataFrameReader):
 
 
 class LakeStreamReader(DataStreamReader):
-    """`spark.readStream`, which names the call that streams a table of the lake."""
+    """`spark.readStream`, whose errors name the call that streams a table of the lake."""
 
     def __init__(self, session: SparkSession, attached: Attached) -> None:
         super().__init__(session)

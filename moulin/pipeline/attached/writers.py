@@ -39,7 +39,7 @@ _known: dict[str, Any] = {}
 
 
 def know_writers() -> None:
-    """Have DataFrames ask their session whether it knows a lake. Done once."""
+    """Patch DataFrames to check whether their session has an attached lake. Done once."""
     frames: Any = ClassicFrame
     with _lock:
         if _known:
@@ -186,7 +186,7 @@ class LakeWriterV2(DataFrameWriterV2):
 
 
 class LakeStreamWriter(DataStreamWriter):
-    """`frame.writeStream`, which names the call that streams into a table of the lake."""
+    """`frame.writeStream`, whose errors name the call that streams into a table of the lake."""
 
     def __init__(self, frame: DataFrame, lake: Attached) -> None:
         super().__init__(frame)

@@ -201,7 +201,7 @@ _ALLOWED = _parsed(_FIELDS)
 
 
 def check(message: Message) -> None:
-    """Refuse a message that has, at any depth, a field that is not in the lists or a value out of bounds.
+    """Reject a message that has, at any depth, a field that is not on the lists or a value out of range.
 
     Raises PermissionDenied, Unsupported or InvalidInput.
     """
@@ -274,7 +274,7 @@ def _check_partitions(message: Any) -> None:
 
 
 def check_schema(text: str) -> None:
-    """Refuse a schema, as JSON, that names classes of Java. Others are refused when they are read."""
+    """Reject a JSON schema with Java class names. Other errors are found when it is read."""
     if "{" not in text:
         return
 

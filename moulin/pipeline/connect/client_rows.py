@@ -27,7 +27,7 @@ _PLAIN = (
 
 
 def check_rows(data: bytes) -> None:
-    """Raises InvalidInput for a stream that is damaged, has too many rows, or would grow when it is read."""
+    """Raises InvalidInput for a stream that is damaged, has too many rows, or would grow when read."""
     if not data:
         return
     try:
@@ -47,7 +47,7 @@ def check_rows(data: bytes) -> None:
 
 
 def _check_messages(data: bytes) -> None:
-    """Refuse what is compressed and what has dictionaries, before anything is unpacked."""
+    """Reject compressed and dictionary-encoded data before anything is decoded."""
     reader = pa.ipc.MessageReader.open_stream(pa.BufferReader(data))
     while True:
         try:

@@ -30,7 +30,7 @@ from moulin.pipeline.sql.safe import SafeSql, View
 
 
 class Relations:
-    """The plans of one message. What it needs lives as long as this object."""
+    """The plans of one message. Its resources live as long as this object."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Relations:
         run: Callable[[LogicalPlan], DataFrame],
         answer: Callable[[pb.Catalog], DataFrame],
     ) -> None:
-        """`run` checks a plan and makes it a frame, `answer` is what the catalog has to say."""
+        """`run` checks a plan and makes it a frame, `answer` answers catalog requests."""
         self._guard, self._planner, self._run, self._answer = guard, planner, run, answer
         self._frames: list[NamedFrame] = []
 
@@ -69,7 +69,7 @@ class Relations:
         return catalyst.replace(plan, pairs)
 
     def _prepare(self, message: Message, found: dict[str, LogicalPlan]) -> None:
-        """Put names in the places of relations that Spark's planner cannot have. `found` has the plans of some."""
+        """Replace relations that Spark's planner cannot handle by names. `found` has the plans of some."""
         if isinstance(message, pb.Relation):
             kind = message.WhichOneof("rel_type") or ""
             if kind in _PLANNED:

@@ -137,11 +137,11 @@ class ConnectSession:
         answer = self._statement(relation.sql, counts)
         if answer is not None:
             return answer
-        self._guard.query(self._parsed(relation.sql))  # what is not a query is refused now
+        self._guard.query(self._parsed(relation.sql))  # statements other than queries are rejected now
         return relation
 
     def _statement(self, sql: pb.SQL, counts: bool) -> pb.Relation | None:
-        """The answer of a statement; None for a query, which does not run."""
+        """The result of a statement; None for a query, which is not run."""
         plan = self._parsed(sql)
         kind = plan.nodeName()
         if kind not in STATEMENTS:
@@ -165,7 +165,7 @@ class ConnectSession:
         if "." in command.name or not command.name:
             raise InvalidInput("The name of a temporary view must have one part.")
         relations = self._relations()
-        relations.frame(command.input)  # what cannot be read is refused now
+        relations.frame(command.input)  # unreadable input is rejected now
         view = relations.view(command.input)
         with self._lock:
             self._make_room(command.name.lower(), command.input.ByteSize())
@@ -211,7 +211,7 @@ class ConnectSession:
         """`frame.mergeInto`: the statement MERGE, with a source that has no name."""
         self._check_may_change()
         relations = self._relations()
-        relations.frame(command.source_table_plan)  # what cannot be read is refused now
+        relations.frame(command.source_table_plan)  # unreadable input is rejected now
         actions = [
             [self._planner.expression(one) for one in some]
             for some in (command.match_actions, command.not_matched_actions, command.not_matched_by_source_actions)

@@ -26,7 +26,7 @@ def run_own(
     text: str,
     args: Arguments | None,
 ) -> pa.Table | None:
-    """Run a statement that is about the session, and return its rows; None for every other text.
+    """Run a statement for the session, and return its rows; None for all other statements.
 
     `create_view` makes a temporary view, as clients do by a command of their own.
     """

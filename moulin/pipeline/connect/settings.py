@@ -44,7 +44,7 @@ class Settings:
         }
 
     def get(self, key: str) -> str:
-        """Raises NotFound when there is none, and PermissionDenied for one that may not be seen."""
+        """Raises NotFound if there is none, and PermissionDenied for a hidden one."""
         value = self.find(key)
         if value is None:
             raise NotFound(f"[SQL_CONF_NOT_FOUND] Setting {key} does not exist.")
@@ -61,7 +61,7 @@ class Settings:
             return None
 
     def all(self, prefix: str) -> dict[str, str]:
-        """Those that a client may set, by their names without the prefix."""
+        """The settings that a client may set, by name without the prefix."""
         found = {key: self.find(key) for key in sorted(SETTABLE) if key.startswith(prefix)}
         return {key.removeprefix(prefix): value for key, value in found.items() if value is not None}
 

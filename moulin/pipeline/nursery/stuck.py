@@ -13,7 +13,7 @@ _REMIND_SECONDS = 60.0
 
 
 class StuckStreams:
-    """What was announced of each stream."""
+    """The announced state of each stream."""
 
     def __init__(self, announce: Callable[[str], object]) -> None:
         self._announce = announce

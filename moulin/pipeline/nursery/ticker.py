@@ -29,7 +29,7 @@ def start(
     interval: float | None = 2.0,
     on_batch: Callable[[NurseryReport], object] = lambda report: None,
 ) -> StreamingQuery:
-    """Run the nursery at every tick, at least `interval` seconds apart; with None drain what is stored, and end.
+    """Run the nursery at every tick, at least `interval` seconds apart; with None drain the backlog and end.
 
     A batch that fails is logged, and the next tick tries again; when draining, the query fails with it.
     """

@@ -19,7 +19,7 @@ from moulin.storage.store import Store
 
 
 class Tries:
-    """The notes of a lake. One counts when it is `age` seconds old: a younger one may be of a nursery that lives."""
+    """The notes of a lake. A note counts when it is `age` seconds old: a younger one may be from a running nursery."""
 
     def __init__(self, store: Store, age: float) -> None:
         self._store, self._age = store, age

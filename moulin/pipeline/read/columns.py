@@ -43,7 +43,7 @@ Convert = Callable[[Column], Column]
 
 @dataclass(frozen=True)
 class Reading:
-    """What the scan declares for a stored value, and how it becomes what users see; `convert` is None for as it is."""
+    """The declaration of a stored value for the scan, and its conversion for users; `convert` is None for unchanged."""
 
     declared: sql.DataType
     convert: Convert | None = None

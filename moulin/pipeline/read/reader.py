@@ -111,7 +111,7 @@ class TableReader:
         return narrow(self._context.catalog, self._context.secondary, state, asked, planned).segments
 
     def close(self) -> None:
-        """Forget the frames and remove copies of files; frames handed out can no longer be read if they need those."""
+        """Clear cached frames and remove copies of files; existing frames can no longer be read if they need those."""
         self._frames.clear()
         self._bitmaps.clear()
         self._staging.close()
@@ -235,7 +235,7 @@ def _files_of(state: TableState) -> tuple[Hashable, ...]:
 
 
 def _drop_view(spark: SparkSession, name: str) -> None:
-    """Quietly: the session may have ended."""
+    """Ignores errors: the session may have ended."""
     with suppress(PySparkException, Py4JError, OSError):
         spark.catalog.dropTempView(name)
 

@@ -44,7 +44,7 @@ def _copy_path(facts: SegmentFacts) -> str:
 
 
 class Staging:
-    """Gives local paths for segments. Each object is copied once and kept until `close`. Thread-safe."""
+    """Returns local paths for segments. Each object is copied once and kept until `close`. Thread-safe."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
