@@ -88,7 +88,8 @@ class Config:
     orphan_interval: float = 6 * HOUR
     delete_bytes: str = "on"
     # What is believed of files that Iceberg engines commit over REST: with `all`, every file is read; with `sample`,
-    # the first and every tenth of a commit; with `manifest`, none.
+    # the first and every tenth of a commit; with `new-writers`, those of writers whose files the table has not seen
+    # right yet; with `manifest`, none.
     iceberg_verify: str = "all"
     # Rows per batch of a streamed scan, and bytes it may read ahead.
     scan_batch_rows: int = 131_072
@@ -200,7 +201,7 @@ class Config:
 
 _MAY_BE_ZERO = ("inline_bytes",)  # of those that are whole numbers
 _MOST = {"deepest_level": 7}
-_WORDS = {"iceberg_verify": ("all", "sample", "manifest")}
+_WORDS = {"iceberg_verify": ("all", "new-writers", "sample", "manifest")}
 _FIELDS: dict[str, type[int] | type[float] | type[str]] = {
     f.name: next(kind for kind in (int, str, float) if isinstance(f.default, kind)) for f in dataclasses.fields(Config)
 }

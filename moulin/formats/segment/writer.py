@@ -37,7 +37,8 @@ from moulin.model.columns import compute as pc
 from moulin.model.facts import ColumnFacts, SegmentFacts
 from moulin.model.file_settings import FileSettings
 from moulin.model.layout.bounds import time_range_ns
-from moulin.model.schema.arrow import field_id, list_values, stored_position_field
+from moulin.model.rows.leaf_arrays import leaf_arrays
+from moulin.model.schema.arrow import stored_position_field
 from moulin.model.schema.values import NestedField, Schema
 
 # Pages are cut where a batch of values ends, so wide values need small batches; below the least, batches cost too much.
@@ -346,19 +347,7 @@ def _float_facts(table: pa.Table, numbers: Collection[int]) -> dict[int, FloatFa
 
 def _floating(field: pa.Field, column: pa.ChunkedArray) -> Iterator[tuple[int, pa.ChunkedArray]]:
     """The float and double leaves in a column, without what lies below nulls."""
-    kind, number = field.type, field_id(field)
-    if pt.is_floating(kind) and number is not None:
-        yield number, column
-    elif pt.is_struct(kind):
-        for child, values in zip(kind, column.flatten(), strict=True):
-            yield from _floating(child, values)
-    elif pt.is_map(kind):
-        entries = pa.struct([kind.key_field, kind.item_field])
-        flat = [list_values(chunk.cast(pa.list_(entries))) for chunk in column.chunks]
-        yield from _floating(pa.field("entries", entries), pa.chunked_array(flat, entries))
-    elif pt.is_list(kind):
-        flat = [list_values(chunk) for chunk in column.chunks]
-        yield from _floating(kind.value_field, pa.chunked_array(flat, kind.value_type))
+    return ((number, values) for number, values in leaf_arrays(field, column) if pt.is_floating(values.type))
 
 
 class _HashedSink(io.RawIOBase):
