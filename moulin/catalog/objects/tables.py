@@ -10,7 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import databases, new_table, references
-from moulin.catalog.objects.names import NameOrId, by_key, require_free_name, same
+from moulin.catalog.objects.names import NameOrId, by_key, check_text, require_free_name, same
 from moulin.catalog.objects.new_table import FirstRows as FirstRows
 from moulin.catalog.objects.new_table import NewTable as NewTable
 from moulin.catalog.objects.references import InUse
@@ -35,6 +35,10 @@ CREATE = "create"
 
 def find(connection: sa.Connection, database: NameOrId, key: NameOrId, *, include_dropped: bool = False) -> Any:
     """The row of a table, as of `find_by_id`: the live one, else (if asked for) the one dropped last."""
+    if isinstance(database, str) and isinstance(key, str):
+        names = {"in_database": check_text(database), "named": check_text(key)}
+        if (found := _BY_NAMES.first(connection, names)) is not None:
+            return found
     parent = databases.find(connection, database, include_dropped=include_dropped)
     row = by_key(connection, s.tables, parent, key, "Table", include_dropped=include_dropped)
     return _BY_ID.first(connection, {"table_id": row.id})
@@ -51,10 +55,17 @@ _HEAD_SNAPSHOT = (
     .scalar_subquery()
     .label("head_snapshot_id")
 )
-_BY_ID = Prepared(
-    sa.select(s.tables, s.databases.c.name.label("database"), _LAKE_VERSION, _HEAD_SNAPSHOT)
-    .join(s.databases, s.databases.c.id == s.tables.c.database_id)
-    .where(s.tables.c.id == sa.bindparam("table_id"))
+_ROWS = sa.select(s.tables, s.databases.c.name.label("database"), _LAKE_VERSION, _HEAD_SNAPSHOT).join(
+    s.databases, s.databases.c.id == s.tables.c.database_id
+)
+_BY_ID = Prepared(_ROWS.where(s.tables.c.id == sa.bindparam("table_id")))
+_BY_NAMES = Prepared(
+    _ROWS.where(
+        s.databases.c.name == sa.bindparam("in_database"),
+        s.databases.c.tombstoned_at.is_(None),
+        s.tables.c.name == sa.bindparam("named"),
+        s.tables.c.tombstoned_at.is_(None),
+    )
 )
 
 
@@ -257,6 +268,13 @@ def load(connection: sa.Connection, row: Any, version: int | None = None, *, cur
         base_id=row.base_id,
         newest_version=row.head_version,
     )
+
+
+def numbers_at(connection: sa.Connection, row: Any, version: int) -> tuple[int, int]:
+    """The last sequence number of a table (a row of `find_by_id`) at a version, and the next row id."""
+    require_kept(row, version)
+    last = _LAST_COMMIT.first(connection, {"table_id": row.id, "version": version})
+    return int(last.sequence), int(last.first_row_id + last.added_rows)
 
 
 def made(draft: Draft, table_id: UUID) -> TableState:

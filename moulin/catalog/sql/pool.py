@@ -28,7 +28,7 @@ from moulin.catalog.sql.clock import Clock, SimulatedClock
 from moulin.catalog.sql.creation import create_tables, stamp
 from moulin.catalog.sql.database_errors import reason, translated
 from moulin.catalog.sql.living import InUse, Living, survey
-from moulin.catalog.sql.prepared import Prepared
+from moulin.catalog.sql.prepared import Prepared, execute
 from moulin.config import Config
 from moulin.errors import (
     Closed,
@@ -170,6 +170,16 @@ class Pool:
                     f"The catalog did not confirm the change: {reason(error)}. Its outcome is unknown: look whether "
                     "it was made before repeating it."
                 ) from error
+
+    @contextmanager
+    def repeatable(self) -> Iterator[sa.Connection]:
+        """A mutation as of `unordered` that is simply made again when it was lost: in a power cut, or in a crash of
+        the database's server, which this process may outlive.
+        """
+        with self.unordered(durable=False) as connection:
+            if not self.is_sqlite:
+                execute(connection, "SET LOCAL synchronous_commit TO OFF").close()
+            yield connection
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -214,6 +214,12 @@ def test_bounds_that_cannot_be_read_are_refused_at_once(lake: Lake) -> None:
     assert lake.table("shop.t").scan().to_arrow().num_rows == 0
 
 
+@pytest.mark.parametrize("verify", ["all", "manifest"])
+def test_files_that_an_engine_encrypted_are_refused(lake: Lake, verify: str) -> None:
+    lake.table("shop.t").set_properties({"moulin.verify": verify})
+    assert "is encrypted" in error(_append(lake, key_metadata=b"k"), 400, "BadRequestException")
+
+
 def test_with_all_a_manifest_that_lies_is_refused(lake: Lake) -> None:
     lake.table("shop.t").set_properties({"moulin.verify": "all"})
     error(_append(lake, record_count=4), 400, "BadRequestException")

@@ -93,14 +93,14 @@ class Attempt:
         self.held: dict[UUID, Held] = {}
         self.publishing: list[Callable[[], None]] = []
 
-    def run(self) -> int | None:
-        """The version that was made; None when there was nothing to change."""
+    def run(self, found: Sequence[TableState | None] | None) -> int | None:
+        """The version that was made; None when there was nothing to change. `found` are the tables, if just read."""
         with ExitStack() as self.until:
-            return self._run(self._find())
+            return self._run(self._find(found))
 
-    def _find(self) -> list[TableState | None]:
+    def _find(self, found: Sequence[TableState | None] | None) -> Sequence[TableState | None]:
         """The tables as they are now. Keyed ones that get rows are held, in one order, before their heads count."""
-        found = [self._state(request) for request in self.requests]
+        found = [self._state(request) for request in self.requests] if found is None else found
         some = zip(self.requests, found, strict=True)
         written = [state for request, state in some if state is not None and request.wanted.snapshots]
         keyed = [state for state in written if state.schema.identifier_field_ids]

@@ -28,6 +28,7 @@ from moulin.iceberg.rest.tables import identifier, loaded
 from moulin.iceberg.rest.turns import in_turn
 from moulin.lake import Lake
 from moulin.model import request_ids
+from moulin.model.entities import TableState
 from moulin.model.names import AT, check_name
 from moulin.table.commit.retry import at_once, retry
 from moulin.table.keyed.tables import flush_table
@@ -116,11 +117,25 @@ def _commit(lake: Lake, requests: Sequence[TableRequest], key: str | None, write
     request_id = _request_id(lake, requests, key)
     if request_id is not None and (earlier := lake.catalog.committed(request_id)) is not None:
         return earlier.version  # this request was answered, or died, after its commit
-    for request in requests:
-        with suppress(NotFound):  # it may be one to be made
-            flush_table(lake.context, lake.catalog.table(request.database, request.name).id)
-    attempt = partial(Attempt, lake, requests, request_id, writer, beside)
-    return retry(_ATTEMPTS, lambda: attempt().run(), lambda error: isinstance(error, Stale), at_once)
+    found = [_flushed(lake, request) for request in requests]
+    attempts = iter([found])
+    return retry(
+        _ATTEMPTS,
+        lambda: Attempt(lake, requests, request_id, writer, beside).run(next(attempts, None)),
+        lambda error: isinstance(error, Stale),
+        at_once,
+    )
+
+
+def _flushed(lake: Lake, request: TableRequest) -> TableState | None:
+    """The table with everything that was put into it committed; None when it is one to be made."""
+    with suppress(NotFound):
+        state = lake.catalog.table(request.database, request.name)
+        if not state.schema.identifier_field_ids:
+            return state  # rows are put into tables with a key alone
+        flush_table(lake.context, state.id)
+        return lake.catalog.table(request.database, request.name)
+    return None
 
 
 def _request_id(lake: Lake, requests: Sequence[TableRequest], key: str | None) -> str | None:
