@@ -4,7 +4,7 @@ Every mutation goes through `Pool.write`, which locks the counter row first. So 
 version V was read, nothing with a version <= V appears later. No I/O but SQL happens while the lock is held.
 """
 
-# Decisions: docs/decisions/0002, docs/decisions/0142
+# Decisions: docs/decisions/0002, docs/decisions/0142, docs/decisions/0701
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ as if committed and expired. Files get fresh names and are recorded in the catal
 is killed leaves files that no row names, and who comes second takes what the first has made.
 """
 
-# Decisions: docs/decisions/0233, docs/decisions/0496, docs/decisions/0514
+# Decisions: docs/decisions/0233, docs/decisions/0496, docs/decisions/0514, docs/decisions/0701
 
 from __future__ import annotations
 

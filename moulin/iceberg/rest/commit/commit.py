@@ -1,6 +1,6 @@
 """Commits of engines over REST: what a request asks for, and its answer. `attempt.py` makes the commit."""
 
-# Decisions: docs/decisions/0066, docs/decisions/0496
+# Decisions: docs/decisions/0066, docs/decisions/0496, docs/decisions/0701
 
 from __future__ import annotations
 
