@@ -19,7 +19,7 @@ from moulin.model.entities import BasePath
 from moulin.storage import paths
 from moulin.storage.bases import is_inside
 from moulin.storage.store import ObjectInfo, Store, open_store
-from moulin.table.adopt.kernel import FoundFile
+from moulin.table.adopt.footers import FoundFile
 from moulin.table.adopt.partition import path_values
 from moulin.table.context import Context
 
@@ -250,6 +250,9 @@ def _is_parquet(path: str) -> bool:
 
 def _is_hidden(path: str) -> bool:
     """As Spark has it: a part begins with '.' or '_', but for '_name=value'."""
+    rooted = f"/{path}"
+    if "/." not in rooted and "/_" not in rooted:
+        return False
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
 
 
