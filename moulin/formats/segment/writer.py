@@ -1,6 +1,6 @@
 """Segments: immutable Parquet files, tuned for rows at level 0, for columns above. Layout: docs/formats/segment.md."""
 
-# Decisions: docs/decisions/0164, docs/decisions/0196, docs/decisions/0370
+# Decisions: docs/decisions/0164, docs/decisions/0196, docs/decisions/0370, docs/decisions/0691
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from moulin.formats.segment.footer import (
 )
 from moulin.formats.segment.index_checksums import placeholders, with_checksums
 from moulin.formats.segment.plan import writer_plan
-from moulin.formats.segment.tuning import LEVELS, LevelTuning, encodings, tuning
+from moulin.formats.segment.tuning import LEVELS, LevelTuning, compression, encodings, tuning
 from moulin.model.columns import compute as pc
 from moulin.model.facts import ColumnFacts, SegmentFacts
 from moulin.model.file_settings import FileSettings
@@ -230,6 +230,7 @@ class SegmentWriter:
         if self._tuning.bloom and sample.num_rows >= _LEAST_CHECKED:
             filters = filter_options(self._tuning.bloom, self._plan.leaves, sample, group_rows)
         self._filters = bool(filters)
+        encoded = encodings(self._plan.stored, self._tuning, sample)
         self._file = pq.ParquetWriter(
             self._stream,
             self._plan.stored,
@@ -237,8 +238,6 @@ class SegmentWriter:
             data_page_version="1.0",
             data_page_size=self._tuning.page_bytes,
             write_batch_size=batch,
-            compression=self._tuning.compression,
-            compression_level=self._tuning.compression_level,
             write_statistics=[leaf.path for leaf in self._plan.leaves if leaf.field_id not in (self._nan_fields or ())],
             write_page_index=True,
             write_page_checksum=True,
@@ -247,7 +246,8 @@ class SegmentWriter:
             metadata_collector=self._footer,
             max_rows_per_page=self._tuning.page_rows,
             bloom_filter_options=filters or None,
-            **encodings(self._plan.stored, self._tuning, sample),
+            **encoded,
+            **compression(self._plan.stored, self._tuning, sample, encoded["column_encoding"]),
         )
 
     def _write_group(self, table: pa.Table) -> None:

@@ -1,6 +1,6 @@
 """Adopts files: finds them, reads their footers, commits them as segments of one version."""
 
-# Decisions: docs/decisions/0431, docs/decisions/0610
+# Decisions: docs/decisions/0431, docs/decisions/0610, docs/decisions/0690
 
 from __future__ import annotations
 

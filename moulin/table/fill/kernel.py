@@ -127,15 +127,19 @@ def _groups(work: FillSlice, segment: LiveSegment) -> Iterator[pa.Table]:
             live = reader.table(
                 row_groups=bundle,
                 deleted=deleted,
-                position=True,
+                position=deleted is not None,
                 row_id=ROW_ID in work.compute.reads,
                 first_row_id=segment.first_row_id,
             )
             first = reader.group_starts[bundle[0]]
             rows = sum(reader.group_rows[group] for group in bundle)
-            positions = live.column(POSITION).to_numpy() - first
-            values = work.compute.over(live.drop_columns([POSITION]), work.fields)
-            whole = pa.Table.from_arrays([_placed(one, positions, rows) for one in values], schema=wanted)
+            if deleted is None:
+                values = work.compute.over(live, work.fields)
+            else:
+                positions = live.column(POSITION).to_numpy() - first
+                computed = work.compute.over(live.drop_columns([POSITION]), work.fields)
+                values = [_placed(one, positions, rows) for one in computed]
+            whole = pa.Table.from_arrays(values, schema=wanted)
             for group in bundle:
                 yield whole.slice(reader.group_starts[group] - first, reader.group_rows[group])
 
