@@ -79,6 +79,7 @@ class SegmentWriter:
     `nan_fields` finds them; when it is not given and the rows are more than one row group, no float has statistics.
 
     Without `positions` the file lacks the column of positions that segments from level 1 on have: column files do.
+    `encoded` is how another writer of the same columns and level has `encoded` them; by default the first rows say it.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class SegmentWriter:
         nan_fields: Collection[int] | None = None,
         settings: FileSettings = _AS_THE_LEVEL,
         positions: bool = True,
+        encoded: Mapping[str, Any] | None = None,
     ) -> None:
         if level < 0:
             raise InvalidInput(f"Level {level} does not exist; levels start at 0.")
@@ -116,6 +118,7 @@ class SegmentWriter:
         self._held_bytes = 0
         self._floats: dict[int, list[FloatFacts | None]] = {number: [] for number in self._plan.floats}
         self._nan_fields = nan_fields
+        self.encoded = encoded
         self._closed = False
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
@@ -230,7 +233,10 @@ class SegmentWriter:
         if self._tuning.bloom and sample.num_rows >= _LEAST_CHECKED:
             filters = filter_options(self._tuning.bloom, self._plan.leaves, sample, group_rows)
         self._filters = bool(filters)
-        encoded = encodings(self._plan.stored, self._tuning, sample)
+        if self.encoded is None:
+            chosen = encodings(self._plan.stored, self._tuning, sample)
+            codecs = compression(self._plan.stored, self._tuning, sample, chosen["column_encoding"])
+            self.encoded = {**chosen, **codecs}
         self._file = pq.ParquetWriter(
             self._stream,
             self._plan.stored,
@@ -246,8 +252,7 @@ class SegmentWriter:
             metadata_collector=self._footer,
             max_rows_per_page=self._tuning.page_rows,
             bloom_filter_options=filters or None,
-            **encoded,
-            **compression(self._plan.stored, self._tuning, sample, encoded["column_encoding"]),
+            **self.encoded,
         )
 
     def _write_group(self, table: pa.Table) -> None:
