@@ -110,9 +110,12 @@ def remember(connection: sa.Connection, table_id: UUID, digests: Collection[byte
     a = s.adopted_files
     for chunk in chunks(sorted(digests)):
         mine = sa.select(a.c.digest).where(a.c.table_id == table_id, a.c.digest.in_(chunk))
-        known = set(connection.execute(mine).scalars())
-        if new := [{"table_id": table_id, "digest": digest} for digest in chunk if digest not in known]:
-            _REMEMBER.run(connection, *new)
+        _remember(connection, table_id, set(chunk).difference(connection.execute(mine).scalars()))
+
+
+def _remember(connection: sa.Connection, table_id: UUID, digests: Iterable[bytes]) -> None:
+    if new := [{"table_id": table_id, "digest": digest} for digest in sorted(digests)]:
+        _REMEMBER.run(connection, *new)
 
 
 def remembered(connection: sa.Connection, table_id: UUID) -> list[bytes]:
@@ -127,6 +130,8 @@ def known_paths(connection: sa.Connection, table_id: UUID, wanted: Sequence[str]
     a, t = s.adopted_files, s.tables
     base = connection.execute(sa.select(t.c.base_id).where(t.c.id == table_id)).scalar()
     tables = [table_id] if base is None else [table_id, base]
+    if connection.execute(sa.select(a.c.digest).where(a.c.table_id.in_(tables)).limit(1)).first() is None:
+        return []
     by_digest = {file_digest(path): path for path in wanted}
     found: set[bytes] = set()
     for chunk in chunks(sorted(by_digest)):
@@ -161,21 +166,21 @@ def check_added(draft: Draft, table_id: UUID, table: str, added: Iterable[Segmen
 
     With `again`, only those that it has now are refused. The others are remembered.
     """
-    based = [facts for facts in added if paths.parse_base_path(facts.path) is not None]
+    based = [(facts, found[0]) for facts in added if (found := paths.parse_base_path(facts.path)) is not None]
     if not based:
         return
-    bases = {found[0] for facts in based if (found := paths.parse_base_path(facts.path)) is not None}
+    bases = {base for _, base in based}
     known = set(draft.connection.execute(sa.select(s.base_paths.c.id).where(s.base_paths.c.id.in_(bases))).scalars())
     if unknown := bases - known:
         raise NotFound(f"Base path {min(unknown)} does not exist: it was dropped, or belongs to another lake.")
-    for facts in based:
+    for facts, _ in based:
         if (moved := paths.parse_moved(facts.path)) is not None and moved[1] != draft.lake_uuid:
             raise InvalidInput(f"{facts.path} is the file of another lake.")
-    files = [facts.path for facts in based if facts.adopted is not None]
+    files = [facts.path for facts, _ in based if facts.adopted is not None]
     twice = (_live_paths if again else known_paths)(draft.connection, table_id, files)
     if twice or len(set(files)) != len(files):
         raise known_file(min(twice or files), table)
-    remember(draft.connection, table_id, {file_digest(path) for path in files})
+    (remember if again else _remember)(draft.connection, table_id, {file_digest(path) for path in files})
 
 
 def known_file(path: str, table: str) -> AlreadyExists:

@@ -116,7 +116,7 @@ def create(draft: Draft, database: NameOrId, name: str, new: NewTable) -> UUID:
             deltas=0,
         )
     )
-    store_setting(draft, s.table_schemas, table_id, new.schema.schema_id, schema_to_json(new.schema))
+    store_schema(draft, table_id, new.schema)
     store_setting(draft, s.table_specs, table_id, new.spec.spec_id, spec_to_json(new.spec))
     store_setting(draft, s.table_sort_orders, table_id, new.sort_order.order_id, sort_to_json(new.sort_order))
     row = _by_id(draft.connection, table_id)
@@ -137,6 +137,13 @@ def store_setting(draft: Draft, table: sa.Table, table_id: UUID, setting_id: int
     draft.connection.execute(table.insert().values({"table_id": table_id, key.name: setting_id, "json": text}))
     name = next(name for name, source in SETTINGS.items() if source is table)
     getattr(draft.table(table_id).table, name).append(pb.Setting(id=setting_id, json=text))
+
+
+def store_schema(draft: Draft, table_id: UUID, schema: Schema) -> None:
+    """Keep a schema. What is written here is not parsed again by this process."""
+    text = schema_to_json(schema)
+    store_setting(draft, s.table_schemas, table_id, schema.schema_id, text)
+    _parsed.setdefault(("schemas", text), schema)
 
 
 def record_commit(

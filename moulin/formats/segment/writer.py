@@ -1,6 +1,6 @@
 """Segments: immutable Parquet files, tuned for rows at level 0, for columns above. Layout: docs/formats/segment.md."""
 
-# Decisions: docs/decisions/0164, docs/decisions/0196, docs/decisions/0370
+# Decisions: docs/decisions/0164, docs/decisions/0196, docs/decisions/0370, docs/decisions/0691
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from moulin.formats.segment.footer import (
 )
 from moulin.formats.segment.index_checksums import placeholders, with_checksums
 from moulin.formats.segment.plan import writer_plan
-from moulin.formats.segment.tuning import LEVELS, LevelTuning, encodings, tuning
+from moulin.formats.segment.tuning import LEVELS, LevelTuning, compression, encodings, tuning
 from moulin.model.columns import compute as pc
 from moulin.model.facts import ColumnFacts, SegmentFacts
 from moulin.model.file_settings import FileSettings
@@ -80,6 +80,7 @@ class SegmentWriter:
     `nan_fields` finds them; when it is not given and the rows are more than one row group, no float has statistics.
 
     Without `positions` the file lacks the column of positions that segments from level 1 on have: column files do.
+    `encoded` is how another writer of the same columns and level has `encoded` them; by default the first rows say it.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class SegmentWriter:
         nan_fields: Collection[int] | None = None,
         settings: FileSettings = _AS_THE_LEVEL,
         positions: bool = True,
+        encoded: Mapping[str, Any] | None = None,
     ) -> None:
         if level < 0:
             raise InvalidInput(f"Level {level} does not exist; levels start at 0.")
@@ -117,6 +119,7 @@ class SegmentWriter:
         self._held_bytes = 0
         self._floats: dict[int, list[FloatFacts | None]] = {number: [] for number in self._plan.floats}
         self._nan_fields = nan_fields
+        self.encoded = encoded
         self._closed = False
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
@@ -231,6 +234,10 @@ class SegmentWriter:
         if self._tuning.bloom and sample.num_rows >= _LEAST_CHECKED:
             filters = filter_options(self._tuning.bloom, self._plan.leaves, sample, group_rows)
         self._filters = bool(filters)
+        if self.encoded is None:
+            chosen = encodings(self._plan.stored, self._tuning, sample)
+            codecs = compression(self._plan.stored, self._tuning, sample, chosen["column_encoding"])
+            self.encoded = {**chosen, **codecs}
         self._file = pq.ParquetWriter(
             self._stream,
             self._plan.stored,
@@ -238,8 +245,6 @@ class SegmentWriter:
             data_page_version="1.0",
             data_page_size=self._tuning.page_bytes,
             write_batch_size=batch,
-            compression=self._tuning.compression,
-            compression_level=self._tuning.compression_level,
             write_statistics=[leaf.path for leaf in self._plan.leaves if leaf.field_id not in (self._nan_fields or ())],
             write_page_index=True,
             write_page_checksum=True,
@@ -248,7 +253,7 @@ class SegmentWriter:
             metadata_collector=self._footer,
             max_rows_per_page=self._tuning.page_rows,
             bloom_filter_options=filters or None,
-            **encodings(self._plan.stored, self._tuning, sample),
+            **self.encoded,
         )
 
     def _write_group(self, table: pa.Table) -> None:
