@@ -171,15 +171,18 @@ class KeyedTable(LogSettler):
                 self.refresh()
 
     @contextmanager
-    def emptied_logs(self) -> Iterator[None]:
+    def emptied_logs(self) -> Iterator[Sequence[RegionUse]]:
         """Hold all regions: everything is flushed, their logs hold nothing that is in segments, and rows are not kept
-        in memory. Fenced when another process has the table open for puts.
+        in memory. Fenced when another process has the table open for puts. Afterwards no region is held.
         """
-        with self.held():
+        with self.held() as (_, uses):
             self._context.own_catalog().publisher.publish()  # should the catalog be lost, manifests have the rows
             for writer in list(self._regions.values()):
                 writer.shed()
-            yield
+            try:
+                yield uses
+            finally:  # a region may have lost its value, so the next write asks the catalog
+                self._end_held({use.number for use in uses})
         self._lookup.forget_rows()
 
     @contextmanager
@@ -244,7 +247,7 @@ class KeyedTable(LogSettler):
             if self._sole is not None and self._sole.region.number in numbers:
                 self._sole = None
             for writer in ended.values():
-                writer.close()
+                self._end(writer)
 
     def _require_published(self, version: int) -> None:
         """Wait until manifests have all up to a version: should the catalog be lost, logs need not have it."""
