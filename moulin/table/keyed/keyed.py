@@ -292,12 +292,16 @@ class KeyedTable(LogSettler):
         schema = (foreseen or self.refresh().state).schema
         batches: Iterable[pa.RecordBatch] = to_batches(data, schema)
         draft = UpsertDraft()
-        if self.spec.sole is not None:
-            values = [self.spec.sole]
-        else:  # which regions to hold is known only when all rows were seen
-            batches = list(batches)
-            values = self.regions_of(batches)
-        with self.held(values) as (seen, uses):
+
+        def hold() -> tuple[KeyedVersion, list[RegionUse]]:
+            nonlocal batches
+            if (sole := self.spec.sole) is not None:
+                return stack.enter_context(self.held([sole]))
+            batches = list(batches)  # which regions to hold is known only when all rows were seen
+            return stack.enter_context(self.held(self.regions_of(batches)))
+
+        with ExitStack() as stack:
+            seen, uses = self._as_divided(hold)
             numbers, state = number_source(self._context), foreseen or seen.state
             for piece in pieces(batches, schema, self.config.append_segment_bytes):
                 rows = to_schema(piece, schema, state.schema)
