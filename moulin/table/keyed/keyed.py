@@ -148,19 +148,10 @@ class KeyedTable(LogSettler):
         changes from this thread are refused until it ends. The change may drop the table if it `may_go`.
         """
         with self._alone(reserved), ExitStack() as stack:
-            self.refresh()
-            spec = self.spec
-            known = {region.value for region in self._context.catalog.regions(self.id) if spec.owns(region.value)}
-            own = {value for value in also if spec.owns(value)} | ({spec.sole} if spec.sole is not None else set())
-            wanted = sorted({*known, *own} if values is None else set(values), key=repr)
-            self._background.ending = False  # claims for the time of a change are taken after a close too
-            writers = []
-            for value in wanted:
-                borrowed = value not in self._regions
-                writer = self._patiently(value)
-                if borrowed:
-                    stack.callback(self._give_up, value)
-                writers.append(writer)
+            if values is None:
+                writers = self._as_divided(lambda: self._hold(self._known(also), stack))
+            else:
+                writers = self._hold(values, stack)
             for writer in writers:
                 stack.enter_context(writer.paused())
             for writer in writers:
@@ -169,6 +160,25 @@ class KeyedTable(LogSettler):
             yield self.refresh(), [writer.use_for(writer.covered) for writer in writers]
             with after_commit(), suppress(NotFound) if may_go else nullcontext():
                 self.refresh()
+
+    def _known(self, also: Iterable[tuple[bytes | None, ...]]) -> set[tuple[bytes | None, ...]]:
+        """The regions that the table has, and those of `also`, as its keys are divided now."""
+        self.refresh()
+        known = {region.value for region in self._context.catalog.regions(self.id)}
+        sole = set() if self.spec.sole is None else {self.spec.sole}
+        return {value for value in {*known, *also} if self.spec.owns(value)} | sole
+
+    def _hold(self, values: Iterable[tuple[bytes | None, ...]], stack: ExitStack) -> list[RegionWriter]:
+        """The writers of regions. Those that this process did not write before are given up when `stack` ends."""
+        self.refresh()
+        self._background.ending = False  # claims for the time of a change are taken after a close too
+        writers = []
+        for value in sorted(set(values), key=repr):
+            borrowed = value not in self._regions
+            writers.append(self._patiently(value))
+            if borrowed:
+                stack.callback(self._give_up, value)
+        return writers
 
     @contextmanager
     def emptied_logs(self) -> Iterator[Sequence[RegionUse]]:
