@@ -33,6 +33,7 @@ class Scrubber:
         self._columns = {one.before: one.after for one in erasure.column_files}
         self._removed = frozenset(erasure.removed)
         self._deleted = frozenset(erasure.deleted)
+        self._regions = {(one.table, one.number): one.value for one in erasure.regions}
 
     def scrub(
         self, manifest: pb.Manifest, forgotten: Collection[int] = (), forgotten_files: Collection[str] = ()
@@ -43,7 +44,8 @@ class Scrubber:
         """
         if manifest.version >= self.version or not manifest.table_uuid:
             return False
-        if UUID(manifest.table_uuid).bytes not in self.tables:
+        table = UUID(manifest.table_uuid).bytes
+        if table not in self.tables:
             return False
         before: bytes = manifest.SerializeToString(deterministic=True)
         _keep(manifest.data_files, [ref for ref in manifest.data_files if ref.number not in self._removed])
@@ -59,6 +61,8 @@ class Scrubber:
                     file.CopyFrom(other)
                 elif file.path in forgotten_files:
                     _blank_columns(file.columns)
+        for region in manifest.regions:
+            region.value = self._regions.get((table, region.number), region.value)
         for commit in manifest.commits:
             commit.summary_json = json.dumps(clean_summary(json.loads(commit.summary_json)), sort_keys=True)
         return bool(manifest.SerializeToString(deterministic=True) != before)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -39,8 +39,12 @@ class TableStore(Store):
 
     def _missing(self, path: str) -> MoulinError:
         """The error for a file that a version names and that is not there."""
+        named = path
+        if paths.is_adopted(path):
+            with suppress(MoulinError):
+                named = f"{self._store.location(path)} ({path})"
         return Lost(
-            f"{path} is gone: it was lost, or clean-up passed the version while it was read. Run `moulin check`, and "
+            f"{named} is gone: it was lost, or clean-up passed the version while it was read. Run `moulin check`, and "
             "restore the file from a copy.",
             path,
         )

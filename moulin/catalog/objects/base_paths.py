@@ -19,7 +19,7 @@ from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFo
 from moulin.model.entities import BasePath
 from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
-from moulin.model.names import check_base_name
+from moulin.model.names import check_base_name, full_name
 from moulin.model.texts import check_text
 from moulin.storage import paths
 from moulin.storage.bases import is_inside
@@ -80,17 +80,25 @@ def drop(draft: Draft, name: str) -> BasePath:
     g, t = s.segments, s.trash
     below = f"{paths.bases_prefix()}/{found.id}/%"
     named = sa.select(g.c.table_id).where(sa.text(s.IN_BASE_PATH), g.c.path.like(below)).limit(1)
-    table_id = draft.connection.execute(named).scalar()
-    if table_id is not None:
+    if (table_id := draft.connection.execute(named).scalar()) is not None:
         raise FailedPrecondition(
-            f"Base path {name!r} is in use by table {table_id}: delete or compact what lies below it, and let clean-up "
-            "forget the versions that have it."
+            f"Base path {name!r} is in use by table {_name_of(draft.connection, table_id)}: delete or compact what "
+            "lies below it, and let clean-up forget the versions that have it."
         )
     if draft.connection.execute(sa.select(t.c.path).where(t.c.path.like(below)).limit(1)).scalar() is not None:
         raise FailedPrecondition(f"Clean-up has files below the base path {name!r} to delete: run `moulin gc` first.")
     draft.lake().purged.append(found.id.bytes)
     draft.connection.execute(s.base_paths.delete().where(s.base_paths.c.id == found.id))
     return found
+
+
+def _name_of(connection: sa.Connection, table_id: UUID) -> str:
+    t, d = s.tables, s.databases
+    query = sa.select(d.c.name.label("database"), t.c.name, t.c.tombstoned_at).join(d, d.c.id == t.c.database_id)
+    row = connection.execute(query.where(t.c.id == table_id)).first()
+    if row is None:
+        return str(table_id)
+    return full_name(row.database, row.name) + (", which was dropped" if row.tombstoned_at is not None else "")
 
 
 def _to_base(row: Any) -> BasePath:

@@ -17,6 +17,7 @@ from moulin.catalog.upkeep.check import check
 from moulin.errors import Conflict, FailedPrecondition, Fenced, InvalidInput
 from moulin.lake import Lake, locate
 from moulin.model.region_spec import HISTORY, RegionSpec, specs_of
+from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.keyed.left_logs import regions_in_logs
 from moulin.table.table import Table
 from tests.table.conftest import BACKENDS, SERVED, OpenLake
@@ -230,6 +231,31 @@ def test_another_process_is_asked_first_and_finds_the_new_regions(
     people = open_lake().table("shop.people")
     people.put(row((2, "x"), "last"))
     require(people, {(1, "x"): "again", (2, "x"): "last"})
+
+
+@FOLDER
+@pytest.mark.parametrize("before", [[], ["bucket(2, id)"]])
+def test_an_append_goes_to_the_regions_that_there_are_when_it_gets_hold_of_them(
+    people: Table, open_lake: OpenLake, monkeypatch: pytest.MonkeyPatch, before: list[str]
+) -> None:
+    people.put(row((1, "x"), "put"))
+    if before:
+        people.set_regions(before)
+    people.close()
+    mine, other, held = open_lake().table("shop.people"), open_lake().table("shop.people"), KeyedTable.held
+    divided: list[int] = []
+
+    def late(keyed: KeyedTable, *given: Any, **named: Any) -> Any:
+        if keyed is mine._keyed() and not divided:
+            divided.append(1)
+            other.set_regions(["area"])
+            other.close()
+        return held(keyed, *given, **named)
+
+    monkeypatch.setattr(KeyedTable, "held", late)
+    mine.append(iter([row((1, "x"), "appended"), row((2, "y"), "appended")]))
+    assert divided
+    require(mine, {(1, "x"): "appended", (2, "y"): "appended"})
 
 
 @FOLDER
