@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from importlib import import_module
 from typing import Any
 from uuid import UUID
 
-from moulin.config import safe_environment
+from moulin.config import MIB, safe_environment
 from moulin.lake import Lake
 
 
@@ -36,6 +37,8 @@ class Sql:
 
 
 _USUAL = Sql()
+_OF_A_CHILD = 512 * MIB
+"""What a child of DuckDB may hold besides DuckDB's own memory and the rows that it sends."""
 
 
 def mount(app: Any, sql: Sql = _USUAL) -> None:
@@ -73,9 +76,13 @@ def _statements(lake: Lake, sql: Sql) -> Any:
     limits = statements.Limits(**sql.limits)
     door = _Door(lake, sql, limits)
     command = [sys.executable, "-m", "moulin.cli.query.child"]
+    of_duckdb = limits.memory_bytes + 4 * limits.result_bytes + _OF_A_CHILD
     recipes = {
-        engine: children.Recipe(command, safe_environment(), door.opening(engine), at_once)
-        for package, engine, at_once in (("pyspark", "spark", limits.running), ("duckdb", "duckdb", 1))
+        engine: children.Recipe(command, safe_environment(), door.opening(engine), at_once, memory_bytes)
+        for package, engine, at_once, memory_bytes in (
+            ("pyspark", "spark", limits.running, math.inf),
+            ("duckdb", "duckdb", 1, of_duckdb),
+        )
         if package in engines
     }
     return statements.Statements(children.Children(recipes, door.close), limits)

@@ -63,6 +63,7 @@ class Statement:
     progress: float | None = None
     error: MoulinError | None = None
     rows: pa.Table | None = None
+    kept_bytes: int = 0
     more: bool = False
     cut: bool = False
     plan: Plan | None = None
@@ -76,10 +77,6 @@ class Statement:
         if self.started is None:
             return None
         return (time.monotonic() if self.ended is None else self.ended) - self.started
-
-    @property
-    def kept_bytes(self) -> int:
-        return 0 if self.rows is None else int(self.rows.nbytes)
 
     def end(self, state: State, error: MoulinError | None = None) -> None:
         self.state, self.error, self.ended = state, error, time.monotonic()
@@ -210,7 +207,8 @@ class Statements:
         said = self._do(statement, Work(ask, number, self.limits.seconds, *self._listeners(statement)))
         if not isinstance(said, Rows):
             raise Unavailable("The engine gave no rows: run the statement again.")
-        statement.rows, statement.more, statement.cut = _table(said.arrow), said.more, said.cut
+        statement.rows, statement.kept_bytes = _table(said.arrow), len(said.arrow)
+        statement.more, statement.cut = said.more, said.cut
         statement.end("done")
 
     def _explain(self, statement: Statement) -> None:
