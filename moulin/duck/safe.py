@@ -44,7 +44,7 @@ class SafeDuck:
 
     def __init__(self, lake: Lake, folder: Path, *, memory_bytes: int, threads: int = 2) -> None:
         """`folder` is for what does not fit into memory, and belongs to this process alone."""
-        self._lake, self._duck, self._folder = lake, LakeDuck(lake), folder
+        self._lake, self._duck, self._folder = lake, LakeDuck(lake, folder), folder
         self._memory_bytes, self._threads = memory_bytes, threads
         self._connection: DuckDBPyConnection | None = None
         self._roots: tuple[str, ...] = ()
