@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from moulin.errors import InvalidInput
+from moulin.model.where.literal import check_unicode
 
 LONGEST: Final = 5000
 _MOST: Final = 50
@@ -87,6 +88,7 @@ def parse(text: str) -> LogQuery | RangeQuery:
     """The tree of a query. InvalidInput for what is none, and for what is not served."""
     if len(text) > LONGEST:
         raise InvalidInput(f"A query has at most {LONGEST} characters.")
+    check_unicode(text)
     return _Parser(text).query()
 
 
@@ -244,6 +246,7 @@ class _Parser:
             raise InvalidInput(
                 f"The query cannot be read at column {at + 1}: this text has an unknown escape."
             ) from None
+        check_unicode(found)
         return found
 
     def _name(self) -> str:
