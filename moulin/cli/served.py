@@ -15,6 +15,8 @@ from uuid import UUID
 
 from moulin.config import MIB, safe_environment
 from moulin.lake import Lake
+from moulin.storage.bases import options_of_environment
+from moulin.storage.variables import with_variables
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,8 @@ class _Door:
                 engine=engine,
                 address=self._server.address,
                 token=self._server.token,
-                storage_options=dict(self._sql.storage_options),
-                base_options={name: dict(one) for name, one in _base_options().items()},
+                storage_options=with_variables(self._lake.store.uri, self._sql.storage_options),
+                base_options=_base_options(self._lake),
                 folder="",
                 memory_bytes=self._limits.memory_bytes,
                 result_bytes=self._limits.result_bytes,
@@ -121,6 +123,7 @@ class _Door:
         return make
 
 
-def _base_options() -> Mapping[str, Mapping[str, str]]:
-    found: Mapping[str, Mapping[str, str]] = import_module("moulin.storage.bases").options_of_environment()
-    return found
+def _base_options(lake: Lake) -> dict[str, dict[str, str]]:
+    given = options_of_environment()
+    known = {base.name: with_variables(base.uri, given.get(base.name, {})) for base in lake.own_catalog().bases()}
+    return {**given, **known}
