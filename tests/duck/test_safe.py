@@ -44,7 +44,7 @@ def test_errors_do_not_say_where_files_are(lake: Lake, lost: Path, tmp_path: Pat
     folder = tmp_path / "spilled"
     folder.mkdir()
     safe = SafeDuck(lake, folder, memory_bytes=1 << 28)
-    schema, found = safe.run("select * from d.lost")
+    _, found = safe.run("select * from d.lost")
     assert [batch.num_rows for batch in found] == [2]
     lost.write_bytes(b"PAR1 no footer PAR1")
     for duck in (safe, SafeDuck(lake, folder, memory_bytes=1 << 28)):

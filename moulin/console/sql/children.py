@@ -4,7 +4,7 @@ A child opens the lake by itself, with a token that may read. It hears of the en
 socket, and ends too.
 """
 
-# Decisions: docs/decisions/0650
+# Decisions: docs/decisions/0650, docs/decisions/0740
 
 from __future__ import annotations
 

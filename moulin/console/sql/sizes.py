@@ -4,6 +4,8 @@ A list of booleans has a bit for each, and an object of Python once it is shown.
 for more than its bytes.
 """
 
+# Decisions: docs/decisions/0740
+
 from __future__ import annotations
 
 from typing import Final
