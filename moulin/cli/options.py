@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import typer
 import moulin
 from moulin.cli.output import COUNTED_ROWS, print_logs
 from moulin.errors import InvalidInput, NotFound
+from moulin.model.names import full_name
 from moulin.storage import paths
 from moulin.storage.store import open_store
 
@@ -24,18 +26,21 @@ if TYPE_CHECKING:
     from moulin.lake import Lake
 
 
+_OFFERED = re.compile(r"\w[\w.@+-]*")
+
+
 def _databases(context: typer.Context, incomplete: str) -> list[str]:
     return _offered(context, incomplete, lambda lake: (one.name for one in lake.databases()))
 
 
 def _tables(context: typer.Context, incomplete: str) -> list[str]:
-    return _offered(context, incomplete, lambda lake: (f"{one.database}.{one.name}" for one in lake.tables()))
+    return _offered(context, incomplete, lambda lake: (full_name(one.database, one.name) for one in lake.tables()))
 
 
 def _views(context: typer.Context, incomplete: str) -> list[str]:
     def names(lake: Lake) -> Iterator[str]:
         for database in lake.databases():
-            yield from (f"{database.name}.{view.name}" for view in lake.views(database.name))
+            yield from (full_name(database.name, view.name) for view in lake.views(database.name))
 
     return _offered(context, incomplete, names)
 
@@ -45,13 +50,16 @@ def _branches(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _offered(context: typer.Context, incomplete: str, names: Callable[[Lake], Iterator[str]]) -> list[str]:
-    """What the lake has that begins so; nothing when it cannot be asked: whoever presses Tab wants no error."""
+    """What the lake has that begins so; nothing when it cannot be asked: whoever presses Tab wants no error.
+
+    A name that a shell might read as a command is not offered: others gave it, and zsh evaluates what it is offered.
+    """
     root = context.find_root()
     try:
         options = {**options_of_environment(), **parse_options(root.params.get("storage_option") or [])}
         root.obj = Address(root.params.get("lake"), root.params.get("storage"), options)
         with open_lake(context) as lake:
-            return [name for name in names(lake) if name.startswith(incomplete)]
+            return [name for name in names(lake) if name.startswith(incomplete) and _OFFERED.fullmatch(name)]
     except Exception:  # noqa: BLE001 - see above
         return []
 
