@@ -210,7 +210,10 @@ _FIELDS: dict[str, type[int] | type[float] | type[str]] = {
 def _value(name: str, raw: Any) -> float | int | str:
     kind = _FIELDS.get(name)
     if kind is None:
-        raise InvalidInput(f"Unknown setting {name!r}; known are: {', '.join(sorted(_FIELDS))}.")
+        from difflib import get_close_matches  # only errors need it
+
+        near = "".join(f" Did you mean {one!r}?" for one in get_close_matches(name, _FIELDS, n=1))
+        raise InvalidInput(f"Unknown setting {name!r}.{near} Known settings: {', '.join(sorted(_FIELDS))}.")
     return _text(name, raw) if kind is str else _number(name, raw, int if kind is int else float)
 
 

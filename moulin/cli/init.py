@@ -32,7 +32,9 @@ def init(
         shown = made.token or "one was made before; `moulin token rotate` makes another"
         say(
             f"The lake in {lake.store.uri} takes telemetry into {', '.join(made.tables)}.\n"
-            f"Ingest token, shown only now:\n{shown}",
+            f"Ingest token, shown only now:\n{shown}\n"
+            "Run `moulin up` to collect. Senders set OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 (gRPC: 4317)\n"
+            'and OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer <token>".',
             as_json,
             storage=lake.store.uri,
             version=lake.version,

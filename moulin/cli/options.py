@@ -67,6 +67,9 @@ def _offered(context: typer.Context, incomplete: str, names: Callable[[Lake], It
 Json = Annotated[bool, typer.Option("--json", help="Print a JSON document, for scripts.")]
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="database.table", autocompletion=_tables)]
 DatabaseName = Annotated[str, typer.Argument(metavar="DATABASE", autocompletion=_databases)]
+OneDatabase = Annotated[
+    str | None, typer.Argument(metavar="DATABASE", help="Only those of this one.", autocompletion=_databases)
+]
 ViewName = Annotated[str, typer.Argument(metavar="VIEW", help="database.view", autocompletion=_views)]
 BranchName = Annotated[str, typer.Argument(metavar="BRANCH", autocompletion=_branches)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")]

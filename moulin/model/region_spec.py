@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+# How the keys of a table are divided among writers, such as `bucket(8, id)`; `Table.set_regions` changes it.
 PROPERTY = "moulin.regions"
 HISTORY = "moulin.region-specs"
 """The property with all specs that a table has had, once there was more than one; a JSON list, the newest last."""

@@ -96,6 +96,7 @@ def delete(
             rows = table.scan(where=where).count()
             say(f"{rows:,} rows of {name} match.", as_json, version=None, rows=rows)
             return
-        outcome = table.delete_where(where)
+        with progress(f"Deleting rows of {name}", quiet=as_json, lake=lake):
+            outcome = table.delete_where(where)
         values = {"version": outcome.version, "rows": outcome.rows_deleted}
         say(f"{outcome.rows_deleted:,} rows of {name} are deleted, at version {outcome.version}.", as_json, **values)
