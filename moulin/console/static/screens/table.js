@@ -2,6 +2,7 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { change, may, me } from "../api.js";
+import { state } from "../live.js";
 import { Badge, Cards, Confirm, Copy, Grid, Problem, Waiting } from "../parts.js";
 import { usePages, useResource } from "../resources.js";
 import { cell, moment, number, plain, plural, size } from "../text.js";
@@ -77,6 +78,7 @@ function Inside({ table, path }) {
   const segments = usePages(path + "/segments", {}, 1000);
   const partitions = usePages(path + "/partitions");
   const indexes = useResource(path + "/indexes");
+  const tasks = useResource(state.value.merge_tasks > 0 ? path + "/tasks?limit=50" : null, 2);
   const regions = useResource(table.primary_key.length ? path + "/regions" : null);
   if (segments.next && segments.items.length < 2000) segments.more();
   const settings = [
@@ -87,7 +89,7 @@ function Inside({ table, path }) {
   return html`
     <section class="panel"><h2>Levels ${table.event_time === null ? "" : "along event time"}</h2>
       <${Problem} error=${segments.error} />
-      ${segments.loaded ? html`<${Levels} segments=${segments.items} eventTime=${table.event_time} more=${segments.next} />` : html`<${Waiting} />`}
+      ${segments.loaded ? html`<${Levels} segments=${segments.items} eventTime=${table.event_time} more=${segments.next} tasks=${tasks.data?.items} />` : html`<${Waiting} />`}
     </section>
     <div class="columns">
       <section><h2>Settings</h2>
