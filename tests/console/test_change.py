@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from moulin.errors import Unauthenticated
+from moulin.ingest.setup import set_up
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
 from moulin.meta.roles import Role
@@ -94,6 +96,42 @@ def test_tokens_are_made_listed_and_taken_back(shop: Lake, serve: Serve, tmp_pat
     assert admin.post("/access/tokens", json={"name": "x", "role": "god"}).status_code == 400
     assert admin.delete("/access/tokens", params={"name": "ci"}).status_code == 204
     assert [token.name for token in access.tokens()] == ["root"]
+
+
+def test_a_token_gets_another_secret_and_keeps_its_role(shop: Lake, serve: Serve, tmp_path: Path) -> None:
+    access = AccessFile(tmp_path / "access.toml")
+    admin = serve(shop, access, access.create("root", Role.ADMIN))
+    old = access.create("ci", Role.WRITE, 1)
+    (end,) = [one.expires for one in access.tokens() if one.name == "ci"]
+    made = admin.post("/access/tokens/rotate", json={"name": "ci"}).json()
+    assert (made["name"], made["role"]) == ("ci", "write")
+    assert access.authenticate(made["secret"]).role is Role.WRITE
+    with pytest.raises(Unauthenticated):
+        access.authenticate(old)
+    assert [one.expires for one in access.tokens() if one.name == "ci"] == [end]
+    admin.post("/access/tokens/rotate", json={"name": "ci", "days": 9})
+    assert [one.expires for one in access.tokens() if one.name == "ci"] > [end]
+    assert admin.post("/access/tokens/rotate", json={"name": "nobody"}).status_code == 404
+    assert admin.post("/access/tokens/rotate", json={"name": "ci", "days": 0}).status_code == 400
+    with serve(shop, access, made["secret"]) as other:
+        assert other.post("/access/tokens/rotate", json={"name": "ci"}).status_code == 401
+
+
+def test_tokens_of_senders_are_listed_rotated_and_dropped(shop: Lake, serve: Serve) -> None:
+    token = set_up(shop).token
+    assert token is not None
+    api, ingest = serve(shop), shop.own_catalog().ingest
+    (listed,) = api.json("/ingest/tokens")["items"]
+    assert (listed["database"], listed["name"], listed["logs"]) == ("otel", "default", "otel.logs")
+    assert token.endswith(listed["hint"])
+    made = api.post(f"/ingest/tokens/{listed['id']}/rotate", json={"overlap_seconds": 60}).json()
+    assert str(ingest.validate_token(made["secret"]).id) == listed["id"]
+    assert str(ingest.validate_token(token).id) == listed["id"], "it counts for a minute more"
+    assert made["secret"] not in api.get("/ingest/tokens").text
+    assert api.delete(f"/ingest/tokens/{listed['id']}").status_code == 204
+    assert api.json("/ingest/tokens")["items"] == []
+    assert api.delete(f"/ingest/tokens/{listed['id']}").status_code == 404
+    assert [one["kind"] for one in api.json("/trash")["items"] if one["name"] == "default"] == ["ingest_token"]
 
 
 def test_a_server_without_tokens_says_so(api: Api) -> None:

@@ -1,4 +1,4 @@
-"""Pictures that explain: a compaction as it happens, versions as a line with branches, ingest from collector to segment."""
+"""Pictures that explain: a compaction as it happens, versions as a line with branches, ingest up to segments."""
 
 from __future__ import annotations
 
