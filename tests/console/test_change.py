@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from moulin.console.api import changes
 from moulin.errors import Unauthenticated
 from moulin.ingest.setup import set_up
 from moulin.lake import Lake
@@ -47,6 +48,22 @@ def test_properties_are_set_and_removed(api: Api, shop: Lake) -> None:
     assert api.patch(path, json={"remove": ["owner"]}).status_code == 200
     assert api.json(path)["properties"] == {}
     assert api.patch(path, json={"properties": {"write.nonsense-level": "x"}, "other": 1}).status_code == 400
+
+
+def test_indexes_are_made_and_dropped(api: Api, shop: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = ids(api)["shop.orders"]
+    made = api.post(f"/tables/{table}/indexes", json={"column": "customer", "kind": "bloom"}).json()
+    assert made["name"] == "customer_bloom"
+    assert {one["name"] for one in api.json(f"/tables/{table}/indexes")["items"]} == {"customer_bloom", "id_btree"}
+    assert api.post(f"/tables/{table}/indexes", json={"column": "nosuch"}).status_code == 404
+    assert api.post(f"/tables/{table}/indexes", json={"column": "id", "kind": "magic"}).status_code == 400
+    assert api.delete(f"/tables/{table}/indexes", params={"name": "customer_bloom"}).status_code == 200
+    assert api.delete(f"/tables/{table}/indexes", params={"name": "customer_bloom"}).status_code == 404
+    assert [one.name for one in shop.table("shop.orders").indexes()] == ["id_btree"]
+    monkeypatch.setattr(changes, "MOST_ROWS_INDEXED", 100)
+    refused = api.post(f"/tables/{table}/indexes", json={"column": "customer"})
+    assert refused.status_code == 412
+    assert "190 rows" in refused.json()["error"]["message"]
 
 
 def test_a_dropped_table_lies_in_the_trash_and_comes_back(api: Api, shop: Lake) -> None:
