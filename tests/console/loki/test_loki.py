@@ -440,3 +440,14 @@ def test_logcli_reads_lines_counts_labels_and_series(
     found = json.loads(run("query", *within, "--step=60s", "sum(count_over_time({}[1m]))"))
     assert sum(int(value) for _, value in found[0]["values"]) > 300
     assert json.loads(run("volume", *within, "{}"))
+    token = logged.own_catalog().ingest.rotate_token("otel", "default").plaintext
+    words = [logcli, f"--addr={address}", f"--bearer-token={secret}", "--quiet", "query", "--tail", "--output=jsonl"]
+    with subprocess.Popen([*words, '{service_name="cart"} |= "tailed"'], stdout=subprocess.PIPE, text=True) as tail:
+        writer = Writer(logged, token, "tail")
+        for number in range(3):
+            time.sleep(2)
+            writer.send(request([(time.time_ns(), f"tailed {number}")], service="cart"))
+        assert tail.stdout is not None
+        lines = [json.loads(tail.stdout.readline())["line"] for _ in range(3)]
+        tail.terminate()
+    assert lines == ["tailed 0", "tailed 1", "tailed 2"]
