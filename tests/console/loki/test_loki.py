@@ -340,7 +340,7 @@ def test_a_tail_begins_with_the_newest_and_goes_on_with_what_comes(
     client = dial(api.port, f"{TAIL}?query={query}&limit=7&start={start}&delay_for=0")
     wanted = sorted((str(one.time), one.body) for one in sent if one.service == "cart" and "timed out" in one.body)
     assert sorted(told(client)) == wanted[-7:]
-    writer, now = Writer(logged, token), time.time_ns()
+    writer, now = Writer(logged, token, "tail"), time.time_ns()
     writer.send(request([(now, "served"), (now + 1, "timed out at last")], service="cart"))
     writer.send(request([(now + 2, "timed out elsewhere")], service="pay"))
     assert told(client) == [(str(now + 1), "timed out at last")]
