@@ -45,15 +45,14 @@ function lay(segments, timed, targets) {
 
 const box = (x, y, width, height) => `M${x.toFixed(1)} ${y.toFixed(1)}h${width.toFixed(1)}v${height.toFixed(1)}h-${width.toFixed(1)}z`;
 
-// The numbers of segments that came since the last look, for some seconds.
-function useNews(segments) {
-  const known = useRef(null);
+// The numbers of segments that came after the version that one began to look at, for some seconds.
+function useNews(segments, version) {
+  const known = useRef(BigInt(version));
   const [news, setNews] = useState(NONE);
   useEffect(() => {
-    const numbers = segments.map((one) => one.number);
-    const came = known.current === null ? NONE : numbers.filter((one) => !known.current.has(one));
-    known.current = new Set(numbers);
-    if (came.length) setNews(came);
+    const came = segments.filter((one) => BigInt(one.added_version) > known.current);
+    for (const one of came) if (BigInt(one.added_version) > known.current) known.current = BigInt(one.added_version);
+    if (came.length) setNews(came.map((one) => one.number));
   }, [segments]);
   useEffect(() => {
     if (!news.length) return undefined;
@@ -85,11 +84,11 @@ function Tasks({ tasks }) {
     <li key=${one.id} class=${one.state}><i></i>${plural(one.segments, "segment")} → level ${one.level}: ${WHAT[one.state] ?? one.state}${one.state === "claimed" && one.worker ? ` by ${plain(one.worker)}` : ""}${one.claimed_at !== null && one.state === "claimed" ? `, for ${span(Date.now() / 1000 - millis(one.claimed_at) / 1000)}` : ""}</li>`)}</ul>`;
 }
 
-export function Levels({ segments, eventTime, more, tasks = NONE }) {
+export function Levels({ segments, version, eventTime, more, tasks = NONE }) {
   const timed = eventTime !== null && segments.every((one) => one.time_min !== null);
   const targets = [...new Set(tasks.map((one) => one.level))].sort().join();
   const { levels, from, to } = useMemo(() => lay(segments, timed, targets === "" ? NONE : targets.split(",").map(Number)), [segments, timed, targets]);
-  const news = useNews(segments);
+  const news = useNews(segments, version);
   const [hovered, hover] = useState(null);
   if (segments.length === 0) return html`<p class="dim empty">The table has no segments yet.</p>`;
   const places = [];

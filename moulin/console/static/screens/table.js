@@ -91,7 +91,7 @@ function Inside({ table, path }) {
   return html`
     <section class="panel"><h2>Levels ${table.event_time === null ? "" : "along event time"}</h2>
       <${Problem} error=${segments.error} />
-      ${segments.loaded ? html`<${Levels} segments=${segments.items} eventTime=${table.event_time} more=${segments.next} tasks=${tasks.data?.items} />` : html`<${Waiting} />`}
+      ${segments.loaded ? html`<${Levels} segments=${segments.items} version=${table.version} eventTime=${table.event_time} more=${segments.next} tasks=${tasks.data?.items} />` : html`<${Waiting} />`}
     </section>
     <div class="columns">
       <section><h2>Settings</h2>
