@@ -165,3 +165,21 @@ def test_a_trace_is_found_opened_and_read(traced: Lake, serve: Serve, watch: Wat
     find(page, "service map", "Service map")
     page.wait_for_selector("svg.map a")
     press_until(page, "svg.map a")
+
+
+def test_what_was_found_for_an_earlier_text_is_not_offered_for_a_later_one(
+    shop: Lake, serve: Serve, watch: Watch
+) -> None:
+    watched = watch(serve(shop).port)
+    watched.go("")
+    page = watched.page
+    page.keyboard.press("Control+k")
+    page.keyboard.type("sto")
+    page.wait_for_selector("[role=option][aria-selected=true]:has-text('shop.stock')")
+    page.route("**/api/v1/search*", lambda route: None)  # the server is slow
+    for _ in range(3):
+        page.keyboard.press("Backspace")
+    page.keyboard.type("sql")
+    page.wait_for_selector("[role=option][aria-selected=true]:has-text('SQL')")
+    assert page.locator("[role=option]:has-text('stock')").count() == 0
+    page.unroute_all()
