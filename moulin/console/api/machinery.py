@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from uuid import UUID
 
 from fastapi import APIRouter
@@ -107,9 +108,9 @@ def list_streams(
     """The streams that are not retired, by id, with what waits in storage."""
     listed = catalog.ingest.snapshot()
     lags = {lag.stream_id: lag for lag in console.flow.look(lambda: listed.streams).lags}
-    names = {table.id: table.name for table in listed.tables}
     now = time.time_ns()
     page, more = page_of(listed.streams, cursor, limit, lambda one: (str(one.id),), str)
+    names = _names(catalog, {table.table_id for one in page for table in one.tables})
     items = []
     for one in page:
         lag = lags.get(one.id)
@@ -130,7 +131,7 @@ def list_streams(
                 tables=[
                     StreamTableShape(
                         table_id=str(t.table_id),
-                        table=names.get(t.table_id, ""),
+                        table=names[t.table_id],
                         merged_offset=t.merged_offset,
                         merged_time=t.merged_time,
                     )
@@ -178,7 +179,7 @@ def list_tasks(catalog: CatalogOf, cursor: Cursor = None, limit: Limit = USUAL) 
     """The merge tasks that are not done, oldest first."""
     found = catalog.maintenance.merge_tasks()
     page, more = page_of(found, cursor, limit, lambda one: (one.created_at, str(one.id)), int, str)
-    now, names = time.time_ns(), _names(catalog, page)
+    now, names = time.time_ns(), _names(catalog, {one.table_id for one in page})
     return Page(items=[_task(one, names[one.table_id], now) for one in page], next_cursor=more)
 
 
@@ -198,9 +199,9 @@ def list_tasks_of_table(
     return Page(items=items, next_cursor=more)
 
 
-def _names(catalog: Catalog, tasks: list[MergeTask]) -> dict[UUID, str]:
+def _names(catalog: Catalog, tables: Iterable[UUID]) -> dict[UUID, str]:
     names = {}
-    for table_id in {task.table_id for task in tasks}:
+    for table_id in tables:
         try:
             entry = catalog.table_entry(table_id)
             names[table_id] = full_name(entry.database, entry.name)

@@ -30,7 +30,7 @@ export default function Versions({ rest: [id] }) {
     <div class="bar"><h1>Versions of <a href=${"#/table/" + id}>${plain(name)}</a></h1></div>
     <p class="dim">Choose two versions to see what they differ in. The oldest that can still be read is ${number(table.data.oldest_version)}.</p>
     <${Problem} error=${commits.error} />
-    ${commits.items.length > 1 && html`<section class="panel"><h2>Versions as a line</h2><${Line} commits=${commits.items} tags=${named} name=${name} /></section>`}
+    ${commits.items.length > 1 && html`<section class="panel"><h2>Versions as a line</h2><${Line} commits=${commits.items} tags=${named} table=${table.data} /></section>`}
     ${commits.loaded ? html`<${Grid} label="Versions" rows=${commits.items} onEnd=${commits.more} height=${34} tall=${420} columns=${[
       { name: "from", width: "4em", show: (row) => readable(row) && pick(from, "from", row) },
       { name: "to", width: "4em", show: (row) => readable(row) && pick(to, "to", row) },
@@ -51,16 +51,16 @@ export default function Versions({ rest: [id] }) {
 }
 
 // The table's versions, and what happened to it on branches.
-function Line({ commits, tags, name }) {
+function Line({ commits, tags, table: { database, name } }) {
   const branches = useResource("/branches?dropped=true&limit=1000").data?.items ?? NONE;
   const past = useResource(branches.length ? "/lake/activity?limit=200" : null).data?.items ?? NONE;
   const versions = useMemo(() => {
-    const beside = past.flatMap((one) => one.changes.filter((change) => change.branch !== null && change.table === `${name}@${change.branch}`)
+    const beside = past.flatMap((one) => one.changes.filter((change) => change.branch !== null && change.table === `${database}@${change.branch}.${name}`)
       .map((change) => ({ version: one.version, at: one.at, kind: change.kind, what: change.kind, on: change.branch })));
     const mine = commits.map((one) => ({ version: one.version, at: one.at, kind: one.kind, what: one.kind, on: null }));
     const once = new Map([...mine, ...beside].map((one) => [one.version, one]));
     return [...once.values()].sort((a, b) => Number(BigInt(b.version) - BigInt(a.version)));
-  }, [commits, past, name]);
+  }, [commits, past, database, name]);
   const touched = branches.filter((one) => versions.some((dot) => dot.on === one.name));
   return html`<${VersionLine} versions=${versions} branches=${touched} tags=${tags} />`;
 }
