@@ -18,11 +18,13 @@ const QUIET = new Set(["merge", "compact", "fold", "replace"]);
 function lines(dots, branches) {
   const found = [];
   const ends = [];
-  const right = dots.at(-1).x;
+  const right = dots.at(-1)?.x ?? 0;
   const at = (version) => dots.findLast((dot) => dot.version <= version);
-  for (const one of branches.toSorted((a, b) => Number(BigInt(a.version) - BigInt(b.version)))) {
+  const ordered = branches.toSorted((a, b) => Number(BigInt(a.version) - BigInt(b.version)) || Number(BigInt(a.created_at) - BigInt(b.created_at)));
+  for (const [index, one] of ordered.entries()) {
+    const next = ordered.find((other, at) => at > index && other.name === one.name); // a name may be given again
     const published = one.published_version === null ? null : BigInt(one.published_version);
-    const mine = dots.filter((dot) => dot.on === one.name && dot.version > BigInt(one.version) && (published === null || dot.version < published));
+    const mine = dots.filter((dot) => dot.on === one.name && dot.version > BigInt(one.version) && (published === null || dot.version < published) && (!next || dot.version <= BigInt(next.version)));
     const back = published === null ? null : dots.find((dot) => dot.version === published) ?? null;
     if (mine.length === 0 && (one.dropped || published !== null) && back === null) continue;
     const from = at(BigInt(one.version))?.x ?? 0;
