@@ -100,7 +100,8 @@ def test_a_table_is_looked_at_named_restored_and_compared(shop: Lake, serve: Ser
     page.wait_for_selector("dialog h2:has-text('Restore version')")
     page.keyboard.type("orders")
     page.keyboard.press("Enter")
-    page.wait_for_selector("td:has-text('restore')")
+    page.wait_for_selector("dialog", state="detached")
+    page.wait_for_selector("tbody tr >> nth=0 >> .badge:has-text('newest')")
     assert table.scan().count() == 200
 
 

@@ -36,7 +36,7 @@ def test_a_compaction_is_shown_as_it_happens(
     assert api.post(f"/tables/{orders}/merges").json()["tasks"] == 2
     page.wait_for_selector(".moving li.waiting >> nth=1")
     context = shop.context
-    claimed = context.catalog.claim_merge_task("worker-7")
+    claimed = context.catalog.maintenance.claim_merge_task("worker-7")
     assert claimed is not None
     page.wait_for_selector(".moving li.claimed:has-text('is being compacted by worker-7')")
     page.wait_for_selector("svg .task.claimed .goal")
@@ -71,7 +71,9 @@ def test_versions_are_a_line_with_branches(shop: Lake, serve: Serve, watch: Watc
     watched.go("branches")
     page.wait_for_selector(f"svg.versions[aria-label*='published as {published}']")
     assert page.locator("svg.versions .branch-line").count() == 2
-    assert page.locator("svg.versions circle.line-1, svg.versions circle.line-2").count() == 6
+    on_branches = sum(any(x["branch"] for x in one["changes"]) for one in api.json("/lake/activity")["items"])
+    assert on_branches >= 6
+    assert page.locator("svg.versions circle.line-1, svg.versions circle.line-2").count() == on_branches
     shoot(page, pictures, f"branch-lines-{scheme}")
     check_axe(page, "branches")
     watched.go("activity")
