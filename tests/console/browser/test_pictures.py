@@ -38,7 +38,7 @@ def test_a_compaction_is_shown_as_it_happens(
     context = shop.context
     claimed = context.catalog.maintenance.claim_merge_task("worker-7")
     assert claimed is not None
-    page.wait_for_selector(".moving li.claimed:has-text('is being compacted by worker-7')")
+    page.wait_for_selector(".moving li.claimed:has-text('being compacted by worker-7')")
     page.wait_for_selector("svg .task.claimed .goal")
     page.wait_for_selector("svg .task.waiting .frame")
     (inputs,) = [one["inputs"] for one in api.json(f"/tables/{orders}/tasks")["items"] if one["state"] == "claimed"]

@@ -77,11 +77,11 @@ function drawTask(task, places, row) {
   return { task, frames, arrow, goal: box(left, target, Math.max(6, right - left), ROW - 14) };
 }
 
-const WHAT = { waiting: "waits for a worker", claimed: "is being compacted", lapsed: "has lost its worker", quarantined: "failed too often, and is in quarantine" };
+const WHAT = { waiting: "waiting for a worker", claimed: "being compacted", lapsed: "its worker is gone", quarantined: "failed too often, in quarantine" };
 
 function Tasks({ tasks }) {
   return html`<ul class="moving" aria-label="Compactions of this table">${tasks.map((one) => html`
-    <li key=${one.id} class=${one.state}><i></i>${plural(one.segments, "segment")} → level ${one.level}: ${WHAT[one.state] ?? one.state}${one.state === "claimed" && one.worker ? ` by ${plain(one.worker)}` : ""}${one.claimed_at !== null && one.state === "claimed" ? `, for ${span(Date.now() / 1000 - millis(one.claimed_at) / 1000)}` : ""}</li>`)}</ul>`;
+    <li key=${one.id} class=${one.state}><i></i>${plural(one.segments, "segment")} → level ${one.level}, ${WHAT[one.state] ?? one.state}${one.state === "claimed" && one.worker ? ` by ${plain(one.worker)}` : ""}${one.claimed_at !== null && one.state === "claimed" ? ` for ${span(Date.now() / 1000 - millis(one.claimed_at) / 1000)}` : ""}</li>`)}</ul>`;
 }
 
 export function Levels({ segments, version, eventTime, more, tasks = NONE }) {
