@@ -61,6 +61,7 @@ NAMES = (
     "nursery",
     "telemetry",
     "freshness",
+    "console",
     "growth",
 )
 ON_REQUEST = ("peers",)  # not part of a run of all: they fetch much

@@ -41,7 +41,7 @@ def sanitized(key: str) -> str:
     return "_" + found if found[:1].isdigit() or not found else found
 
 
-def select(moment: Moment, query: LogQuery, start: int, end: int) -> Predicate:
+def select(moment: Moment, query: LogQuery, start: int | None, end: int | None) -> Predicate:
     """What the store can tell of a query; `matching` has the rest."""
     also: list[Condition] = []
     for one in query.matchers:
