@@ -107,8 +107,8 @@ class TableStore(Store):
     def put_derived(self, path: str, data: bytes) -> None:
         self._store.put_derived(path, data)
 
-    def put_fresh(self, path: str, data: bytes) -> None:
-        self._store.put_fresh(path, data)
+    def put_fresh(self, path: str, *parts: bytes) -> None:
+        self._store.put_fresh(path, *parts)
 
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
         return self._store.writer(path)

@@ -32,7 +32,7 @@ _FORMS = {
     name: struct.Struct(form)
     for name, form in (("BOOLEAN", "<B"), ("INT32", "<i"), ("INT64", "<q"), ("FLOAT", "<f"), ("DOUBLE", "<d"))
 }
-_FLOATS = {"FLOAT": np.dtype("<f4"), "DOUBLE": np.dtype("<f8")}
+_FLOATS: Mapping[str, np.dtype[Any]] = {"FLOAT": np.dtype("<f4"), "DOUBLE": np.dtype("<f8")}
 
 Ends = list[tuple[bytes | None, bytes | None]]
 
@@ -175,7 +175,7 @@ def _ends(column: FooterColumn, kind: str, form: struct.Struct | None) -> Callab
     assert bounds is not None
 
     def decode(raw: bytes) -> Any:
-        value = raw if form is None else form.unpack(raw)[0]
+        value: Any = raw if form is None else form.unpack(raw)[0]
         return bool(value & 1) if kind == "BOOLEAN" else value
 
     as_texts = bounds.stored_as is StoredAs.TEXT

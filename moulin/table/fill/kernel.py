@@ -1,6 +1,6 @@
 """Writes the column file of a segment: row for row beside the segment, in the same row groups, null at deleted rows."""
 
-# Decisions: docs/decisions/0420, docs/decisions/0471
+# Decisions: docs/decisions/0420, docs/decisions/0471, docs/decisions/0692
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import chain
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 from uuid import UUID
 
 import numpy as np
@@ -59,10 +58,10 @@ def fill_segments(work: FillSlice) -> list[ColumnFile]:
     with ThreadPoolExecutor(_PUTS, thread_name_prefix="moulin-fill") as pool:
         waiting: deque[Future[None]] = deque()
         for segment in work.segments:
-            file, data = _fill_segment(work, segment, encoded)
+            file, parts = _fill_segment(work, segment, encoded)
             files.append(file)
-            if data is not None:
-                waiting.append(pool.submit(work.store.put_fresh, file.path, data))
+            if parts:
+                waiting.append(pool.submit(work.store.put_fresh, file.path, *parts))
             if len(waiting) > _PUTS:
                 waiting.popleft().result()
         for one in waiting:
@@ -72,8 +71,8 @@ def fill_segments(work: FillSlice) -> list[ColumnFile]:
 
 def _fill_segment(
     work: FillSlice, segment: LiveSegment, encoded: dict[int, Mapping[str, Any]]
-) -> tuple[ColumnFile, bytes | None]:
-    """The file of a segment, and its bytes; a large one is in the store already."""
+) -> tuple[ColumnFile, Sequence[bytes]]:
+    """The file of a segment, and its bytes in parts; a large one is in the store already."""
     path = paths.column_file_path(work.table_id, new_id())
     groups = _groups(work, segment)
     held: list[pa.Table] = []
@@ -85,10 +84,21 @@ def _fill_segment(
             break
     else:
         nans = frozenset[int]().union(*map(nan_fields, held))
-        buffer = BytesIO()
-        return _written(work, segment, path, buffer, held, nans, encoded), buffer.getvalue()
-    with work.store.writer(path) as sink:
-        return _written(work, segment, path, sink, chain(held, groups), None, encoded), None
+        sink = _Parts()
+        return _written(work, segment, path, cast(BinaryIO, sink), held, nans, encoded), sink.parts
+    with work.store.writer(path) as file:
+        return _written(work, segment, path, file, chain(held, groups), None, encoded), ()
+
+
+class _Parts:
+    """Keeps what is written as it comes: in one piece of memory that grows, it would be copied."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        self.parts.append(bytes(data))
+        return len(data)
 
 
 def _written(
