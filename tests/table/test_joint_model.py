@@ -2,12 +2,13 @@
 
 Main, its branches and clones are each a dictionary of rows for each of their versions. A publish must give the rows
 that a merge of three dictionaries gives, or a Conflict that they explain. All versions of all of them are read again
-and again, and at some of them DuckDB, pyiceberg and Spark read, too.
+and again, and at some of them DuckDB, pyiceberg, Spark and a replica read, too. In the end the lake is recovered.
 """
 
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +17,16 @@ from typing import Any
 import pytest
 
 import moulin
+from moulin.catalog.manifests.recover import recover
 from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
+from moulin.config import Config
 from moulin.errors import Conflict
 from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
 from moulin.model.filling import computed_marks
 from moulin.model.schema.type_reader import parse_type
+from moulin.storage.store import open_store
 from moulin.table.fill.fill import begin
 from moulin.table.table import Table
 
@@ -403,6 +407,35 @@ class World:
                 assert shown(found.to_pylist()) == rows, (sheet.name, version)
         self.ask_others()
         assert list(check(self.lake.own_catalog(), data=True)) == []
+        self.lake.own_catalog().publisher.publish()
+        with Lake.open_replica(self.lake.store.uri) as replica:
+            self.look_elsewhere(replica)
+        if everything:
+            self.recover()
+
+    def look_elsewhere(self, lake: Lake) -> None:
+        """Another lake with the same versions: a replica, or one that was recovered."""
+        lakes = [("", self.main), *((f"@{name}", fork.sheets) for name, fork in self.forks.items())]
+        for line, sheets in lakes:
+            for name, sheet in sheets.items():
+                table = lake.table(f"d{line}.{name}")
+                assert differences(shown(table.scan().to_pylist()), sheet.rows) == {}, (line, name)
+                for version in self.chance.sample(sorted(sheet.versions), min(2, len(sheet.versions))):
+                    rows, _ = sheet.versions[version]
+                    assert differences(shown(table.scan(version=version).to_pylist()), rows) == {}, (line, name)
+
+    def recover(self) -> None:
+        """The lake as its manifests have it."""
+        folder = Path(self.lake.store.uri.removeprefix("file://"))
+        copy = folder.with_name(f"{folder.name}-recovered")
+        shutil.copytree(folder, copy)
+        for file in copy.glob("catalog.sqlite*"):
+            file.unlink()
+        recover(open_store(copy), f"sqlite:///{copy / 'catalog.sqlite'}", Config())
+        with moulin.connect(copy, merge_background="off") as lake:
+            self.look_elsewhere(lake)
+            assert list(check(lake.own_catalog())) == []
+        shutil.rmtree(copy)
 
     def ask_others(self) -> None:
         """DuckDB, pyiceberg, and Spark where there is a session."""
