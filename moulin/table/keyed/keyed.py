@@ -143,9 +143,10 @@ class KeyedTable(LogSettler):
     ) -> Iterator[tuple[KeyedVersion, list[RegionUse]]]:
         """Hold regions, all known ones unless `values` says which: writes wait, all is flushed.
 
-        To all known ones come those that `also` gives. Regions that this process did not write before are claimed, and given up afterwards. One that is `reserved` is
-        held while others may call: a change that another one holds up for `lock_seconds` is a Conflict, and other
-        changes from this thread are refused until it ends. The change may drop the table if it `may_go`.
+        To all known ones come those that `also` gives. Regions that this process did not write before are claimed, and
+        given up afterwards. One that is `reserved` is held while others may call: a change that another one holds up
+        for `lock_seconds` is a Conflict, and other changes from this thread are refused until it ends. The change may
+        drop the table if it `may_go`.
         """
         with self._alone(reserved), ExitStack() as stack:
             if values is None:
