@@ -447,6 +447,9 @@ class World:
         assert shown([dict(zip(names, row, strict=True)) for row in answer.fetchall()]) == sheet.rows
         if self.spark is not None:
             assert shown([row.asDict() for row in lake.sql(f"select * from d.{name}").collect()]) == sheet.rows
+            version = self.chance.choice(sorted(sheet.versions))
+            found = lake.sql(f"select * from d.{name} version as of {version}").collect()
+            assert shown([row.asDict() for row in found]) == sheet.versions[version][0], (name, version)
         if sheet.pending is None:
             from pyiceberg.table import StaticTable
 
