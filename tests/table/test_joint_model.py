@@ -442,12 +442,16 @@ class World:
         lakes = [(self.lake, self.main), *((fork.lake, fork.sheets) for fork in self.forks.values())]
         lake, sheets = self.chance.choice(lakes)
         name, sheet = self.chance.choice(list(sheets.items()))
-        answer = lake.duckdb().execute(f"select * from d.{name}")
-        names = [one[0] for one in answer.description]
-        assert shown([dict(zip(names, row, strict=True)) for row in answer.fetchall()]) == sheet.rows
+        version = self.chance.choice(sorted(sheet.versions))
+        for source, rows in [
+            (f"d.{name}", sheet.rows),
+            (f"moulin_table('d.{name}', version := {version})", sheet.versions[version][0]),
+        ]:
+            answer = lake.duckdb().execute(f"select * from {source}")
+            names = [one[0] for one in answer.description]
+            assert shown([dict(zip(names, row, strict=True)) for row in answer.fetchall()]) == rows, source
         if self.spark is not None:
             assert shown([row.asDict() for row in lake.sql(f"select * from d.{name}").collect()]) == sheet.rows
-            version = self.chance.choice(sorted(sheet.versions))
             found = lake.sql(f"select * from d.{name} version as of {version}").collect()
             assert shown([row.asDict() for row in found]) == sheet.versions[version][0], (name, version)
         if sheet.pending is None:
