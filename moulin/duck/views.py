@@ -107,8 +107,8 @@ def _views(source: Source, version: int, holds: dict[UUID, Hold]) -> tuple[dict[
             continue
         rows: dict[UUID, str] = {}
         for table in catalog.tables(database.name):
-            hold = pins.hold(table.id, version, check=False)
             with suppress(NotFound):  # dropped meanwhile
+                hold = pins.hold(table.id, version, check=False)
                 state = catalog.table_by_id(table.id, version)
                 holds[table.id] = hold
                 left -= table.segments

@@ -22,6 +22,10 @@ WHERE = "where"
 """The key of a commit's summary that holds a condition."""
 
 
+PARTITIONS = "iceberg.partitions."
+"""How keys of a commit's summary begin with which an engine named partitions."""
+
+
 class Scrubber:
     """One erasure, ready to be applied to manifests."""
 
@@ -108,7 +112,9 @@ def _blank_columns(facts: pb.SegmentColumns) -> None:
 
 
 def clean_summary(summary: dict[str, Any]) -> dict[str, Any]:
-    """A commit's summary without the values that older versions of Moulin kept in it."""
+    """A commit's summary without the values in it: older versions of Moulin kept those of conditions, and engines may
+    list the partitions that they changed."""
+    summary = {key: value for key, value in summary.items() if not key.startswith(PARTITIONS)}
     found = summary.get(WHERE)
     if not isinstance(found, str):
         return summary

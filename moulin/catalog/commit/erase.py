@@ -335,7 +335,8 @@ def _forget_regions(draft: Draft, row: Any, prepared: PreparedErase, erasure: pb
 def _clean_summaries(connection: sa.Connection, family: Collection[UUID]) -> None:
     c = s.table_commits
     kept = sa.select(c.c.table_id, c.c.version, c.c.ordinal, c.c.summary).where(c.c.table_id.in_(family))
-    kept = kept.where(sa.cast(c.c.summary, sa.String).like('%"where"%'))
+    text = sa.cast(c.c.summary, sa.String)
+    kept = kept.where(text.like('%"where"%') | text.contains(f'"{scrubbing.PARTITIONS}', autoescape=True))
     for row in connection.execute(kept).all():
         clean = scrubbing.clean_summary(row.summary)
         if clean != row.summary:

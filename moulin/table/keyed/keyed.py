@@ -137,15 +137,16 @@ class KeyedTable(LogSettler):
         self,
         values: Sequence[tuple[bytes | None, ...]] | None = None,
         *,
-        also: Sequence[tuple[bytes | None, ...]] = (),
+        also: Callable[[], Iterable[tuple[bytes | None, ...]]] = tuple,
         reserved: bool = False,
         may_go: bool = False,
     ) -> Iterator[tuple[KeyedVersion, list[RegionUse]]]:
-        """Hold regions, all known ones (and those in `also`) unless `values` says which: writes wait, all is flushed.
+        """Hold regions, all known ones unless `values` says which: writes wait, all is flushed.
 
-        Regions that this process did not write before are claimed, and given up afterwards. One that is `reserved` is
-        held while others may call: a change that another one holds up for `lock_seconds` is a Conflict, and other
-        changes from this thread are refused until it ends. The change may drop the table if it `may_go`.
+        To all known ones come those that `also` gives. Regions that this process did not write before are claimed, and
+        given up afterwards. One that is `reserved` is held while others may call: a change that another one holds up
+        for `lock_seconds` is a Conflict, and other changes from this thread are refused until it ends. The change may
+        drop the table if it `may_go`.
         """
         with self._alone(reserved), ExitStack() as stack:
             if values is None:
@@ -161,12 +162,12 @@ class KeyedTable(LogSettler):
             with after_commit(), suppress(NotFound) if may_go else nullcontext():
                 self.refresh()
 
-    def _known(self, also: Iterable[tuple[bytes | None, ...]]) -> set[tuple[bytes | None, ...]]:
-        """The regions that the table has, and those of `also`, as its keys are divided now."""
+    def _known(self, also: Callable[[], Iterable[tuple[bytes | None, ...]]]) -> set[tuple[bytes | None, ...]]:
+        """The regions that the table has, and those that `also` gives, as its keys are divided now."""
         self.refresh()
         known = {region.value for region in self._context.catalog.regions(self.id)}
         sole = set() if self.spec.sole is None else {self.spec.sole}
-        return {value for value in {*known, *also} if self.spec.owns(value)} | sole
+        return {value for value in {*known, *also()} if self.spec.owns(value)} | sole
 
     def _hold(self, values: Iterable[tuple[bytes | None, ...]], stack: ExitStack) -> list[RegionWriter]:
         """The writers of regions. Those that this process did not write before are given up when `stack` ends."""

@@ -87,6 +87,17 @@ def test_a_table_of_a_branch_that_this_process_has_open_for_puts_is_erased_too(l
     assert rows_of(table).keys() == {1, 4}
 
 
+@in_a_folder
+def test_puts_after_an_erase_know_columns_that_came_since(lake: Lake) -> None:
+    table = lake.create_table("shop.users", ORDERS, primary_key=["id"])
+    table.put(secret(1))
+    table.put(order(2))
+    table.erase(WHERE)
+    table.add_column("more", "long", from_sql="id * 2")
+    table.put({**order(3), "more": 7})
+    assert rows_of(table) == {2: {**order(2), "more": 4}, 3: {**order(3), "more": 7}}
+
+
 def test_a_client_that_puts_on_a_branch_has_a_server_erase(tmp_path: Path) -> None:
     with moulin.connect(tmp_path / "lake") as served:
         served.create_database("shop")
