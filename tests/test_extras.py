@@ -62,4 +62,4 @@ def test_generated_code_asks_for_no_runtime_of_its_own() -> None:
 
 def test_every_extra_that_an_error_names_exists() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert {"connect", "duckdb", "java", "pandas", "postgres", "serve", "shell", "spark"} == set(extras)
+    assert {"all", "connect", "duckdb", "java", "mcp", "pandas", "postgres", "serve", "shell", "spark"} == set(extras)

@@ -75,13 +75,13 @@ def _options(
         require_main(context.obj, command)
 
 
-def main() -> None:
-    """The `moulin` script."""
+def main(name: str = "moulin") -> None:
+    """The `moulin` script; `name` is what the user typed to start it."""
     _start_quickly()
     if VARIABLE in os.environ:
         answer_shells()
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name=name, standalone_mode=False)
         flush()
     except MoulinError as error:
         _fail(error.message, 1)
@@ -108,7 +108,8 @@ def main() -> None:
 def _usage(error: Any) -> str:
     """What is wrong with a command line, and whose help to ask for."""
     path = getattr(getattr(error, "ctx", None), "command_path", None) or "moulin"
-    return f"{error.format_message().rstrip('.')}. Try `{path} --help`."
+    message = error.format_message().rstrip(".")
+    return f"{message}{'' if message.endswith('?') else '.'} Try `{path} --help`."
 
 
 def _start_quickly() -> None:

@@ -52,6 +52,12 @@ def test_output_that_cannot_be_written_is_an_error(tmp_path: Path, words: str) -
     assert (done.returncode, done.stderr) == (1, "Error: The system reports: No space left on device.\n")
 
 
+def test_python_runs_the_package_and_names_the_nearest_commands(tmp_path: Path) -> None:
+    done = at_a_shell(tmp_path, f"{sys.executable} -m moulin tables")
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith("Did you mean 'table', 'task'? Try `python -m moulin --help`.")
+
+
 @pytest.mark.usefixtures("lake")
 def test_ctrl_c_stops_a_command_with_a_word(tmp_path: Path) -> None:
     command = [*MOULIN.split(), "--lake", str(tmp_path / "lake"), "scan", "shop.t", "--json"]

@@ -49,7 +49,7 @@ def test_names_are_unique_in_a_database_only(catalog: Catalog) -> None:
     with pytest.raises(AlreadyExists, match=r"d\.t"):
         catalog.create_table("d", "t", new_table())
     with pytest.raises(InvalidInput):
-        catalog.create_table("d", "a.b", new_table())
+        catalog.create_table("d", "a..b", new_table())
     assert names(catalog) == ["T", "t"]
 
 

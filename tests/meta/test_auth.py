@@ -141,7 +141,7 @@ def test_a_file_of_tokens_with_a_mistake_lets_nobody_in(tmp_path: Path) -> None:
         access.path.write_text(text)
         with pytest.raises(InvalidInput, match=r"access\.toml|role"):
             access.tokens()
-        with pytest.raises(Unavailable, match="file of tokens"):
+        with pytest.raises(Unavailable, match="token file"):
             access.authenticate("mlt_x")
 
 

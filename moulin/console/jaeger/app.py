@@ -11,18 +11,15 @@ from contextlib import contextmanager
 from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
 
 from moulin.console.api.requests import Console
 from moulin.console.jaeger.documents import COLUMNS, Document, traces_of
 from moulin.console.jaeger.question import CALLS_BACK, TRACES_BACK, asked
+from moulin.console.refusals import answer_errors, plain
 from moulin.console.telemetry import GoOn, Moment
 from moulin.console.traces.range import operations_of, service_calls, services_of
 from moulin.console.traces.search import MOST_IN_PAGE, MOST_SPANS, SECOND, Asked, newest_traces, spans_of, spans_of_page
-from moulin.errors import InvalidInput, MoulinError, NotFound
-from moulin.network.answers import status_of
+from moulin.errors import InvalidInput, NotFound
 
 PREFIX: Final = "/jaeger"
 _FAR_BACK: Final = 30 * 24 * 3600 * SECOND
@@ -125,7 +122,7 @@ def build(console: Console) -> FastAPI:
             found = service_calls(moment, Asked(since, until), go_on)
         return _answer([{"parent": one.parent, "child": one.child, "callCount": one.calls} for one in found.map.calls])
 
-    _answer_errors(app)
+    answer_errors(app, _refused, "Jaeger's query API is at /jaeger/api.")
     return app
 
 
@@ -143,27 +140,12 @@ def _warnings(cut: bool) -> list[str]:
 def _answer(data: Any, *, errors: Sequence[Document] = (), status: int = 200) -> Response:
     total = len(data) if isinstance(data, list) else 0
     body = {"data": data, "total": total, "limit": 0, "offset": 0, "errors": list(errors) or None}
-    return JSONResponse(body, status, headers={"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"})
+    return plain(body, status)
 
 
-def _answer_errors(app: FastAPI) -> None:
-    """Errors as Jaeger has them."""
-
-    def refuse(status: int, message: str) -> Response:
-        return _answer(None, errors=[{"code": status, "msg": message}], status=status)
-
-    @app.exception_handler(MoulinError)
-    async def _refuse(request: Request, error: MoulinError) -> Response:
-        return refuse(status_of(error), error.message)
-
-    @app.exception_handler(RequestValidationError)
-    async def _refuse_shape(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        return refuse(400, f"The parameter {str(first['loc'][-1])[:100]!r} does not fit: {str(first['msg'])[:200]}.")
-
-    @app.exception_handler(HTTPException)
-    async def _no_such(request: Request, error: HTTPException) -> Response:
-        return refuse(error.status_code, "This endpoint does not exist. Jaeger's query API is at /jaeger/api.")
+def _refused(status: int, message: str) -> Response:
+    """An error as Jaeger has it."""
+    return _answer(None, errors=[{"code": status, "msg": message}], status=status)
 
 
 __all__ = ["PREFIX", "build"]

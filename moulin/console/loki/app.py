@@ -12,9 +12,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 import pyarrow as pa
 from fastapi import FastAPI, Header, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse
-from starlette.exceptions import HTTPException
+from fastapi.responses import PlainTextResponse
 
 from moulin.console.api.requests import Console
 from moulin.console.loki import rows
@@ -22,10 +20,10 @@ from moulin.console.loki.logql import SECOND, LogQuery, RangeQuery, parse, parse
 from moulin.console.loki.parameters import moment_of, range_of, step_of
 from moulin.console.loki.ranges import evaluate
 from moulin.console.loki.streams import CATEGORIZED, matrix_of, streams_of, vector_of, volumes
+from moulin.console.refusals import HEADERS, answer_errors, plain
 from moulin.console.telemetry import GoOn, Moment
-from moulin.errors import InvalidInput, MoulinError
+from moulin.errors import InvalidInput
 from moulin.model.columns import compute as pc
-from moulin.network.answers import status_of
 
 PREFIX: Final = "/loki"
 _API: Final = "/loki/api/v1"
@@ -165,14 +163,14 @@ def build(console: Console) -> FastAPI:
                 entries += part.num_rows
                 size += pc.sum(pc.binary_length(rows.lines(part))).as_py() or 0
                 streams.update(rows.codes(part, rows.LABELS)[0])
-        return _plain({"streams": len(streams), "chunks": len(streams), "entries": entries, "bytes": size})
+        return plain({"streams": len(streams), "chunks": len(streams), "entries": entries, "bytes": size})
 
     @app.get(f"{_API}/detected_labels")
     def detected_labels(
         request: Request, query: LogQL = "{}", start: Text = None, end: Text = None, since: Text = None
     ) -> Response:
         found = _streams(request, [query or "{}"], *range_of(start, end, since, _now()))
-        return _plain({"detectedLabels": [
+        return plain({"detectedLabels": [
             {"label": name, "cardinality": len({one[name] for one in found})} for name in rows.LABELS if found
         ]})  # fmt: skip
 
@@ -186,14 +184,14 @@ def build(console: Console) -> FastAPI:
             {"label": name, "type": _type(values), "cardinality": len(values), "parsers": None}
             for name, values in sorted(found.items())
         ]
-        return _plain({"fields": fields[:limit], "limit": limit})
+        return plain({"fields": fields[:limit], "limit": limit})
 
     @app.get(f"{_API}/detected_field/{{name}}/values")
     def detected_values(
         request: Request, name: str, query: LogQL, start: Text = None, end: Text = None, since: Text = None,
         limit: Annotated[int, Query(ge=1, le=_MOST_VALUES)] = _MOST_VALUES,
     ) -> Response:  # fmt: skip
-        return _plain(
+        return plain(
             {"values": sorted(_metadata(request, query, start, end, since).get(name, ()))[:limit], "limit": limit}
         )
 
@@ -214,11 +212,11 @@ def build(console: Console) -> FastAPI:
 
     @app.get(f"{_API}/status/buildinfo")
     def build_info() -> Response:
-        return _plain(
+        return plain(
             {"version": "3.0.0", "revision": "", "branch": "", "buildDate": "", "buildUser": "", "goVersion": ""}
         )
 
-    _answer_errors(app)
+    answer_errors(app, _refused, f"Loki's API is at {PREFIX}{_API}.")
     return app
 
 
@@ -248,32 +246,13 @@ def _now() -> int:
     return time.time_ns() + SECOND
 
 
-def _plain(body: Any) -> Response:
-    return JSONResponse(body, headers={"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"})
-
-
 def _answer(data: Any) -> Response:
-    return _plain({"status": "success", "data": data})
+    return plain({"status": "success", "data": data})
 
 
-def _answer_errors(app: FastAPI) -> None:
-    """Errors as Loki has them: a sentence, as plain text."""
-
-    def refuse(status: int, message: str) -> Response:
-        return PlainTextResponse(message, status, headers={"X-Content-Type-Options": "nosniff"})
-
-    @app.exception_handler(MoulinError)
-    async def _refuse(request: Request, error: MoulinError) -> Response:
-        return refuse(status_of(error), error.message)
-
-    @app.exception_handler(RequestValidationError)
-    async def _refuse_shape(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        return refuse(400, f"The parameter {str(first['loc'][-1])[:100]!r} does not fit: {str(first['msg'])[:200]}.")
-
-    @app.exception_handler(HTTPException)
-    async def _no_such(request: Request, error: HTTPException) -> Response:
-        return refuse(error.status_code, f"There is no such endpoint. Loki's API is at {PREFIX}{_API}.")
+def _refused(status: int, message: str) -> Response:
+    """An error as Loki has it."""
+    return PlainTextResponse(message, status, headers=HEADERS)
 
 
 __all__ = ["PREFIX", "build"]

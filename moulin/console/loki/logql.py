@@ -18,15 +18,13 @@ Whatever else LogQL has is InvalidInput, which says at which column.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final
 
+from moulin.console.words import Words
 from moulin.errors import InvalidInput
-from moulin.model.where.literal import check_unicode
 
-LONGEST: Final = 5000
 _MOST: Final = 50
 SECOND: Final = 1_000_000_000
 _UNITS: Final = {
@@ -41,6 +39,8 @@ _TOKEN: Final = re.compile(
 )
 LINE_FILTERS: Final = ("|=", "!=", "|~", "!~")
 AGGREGATES: Final = ("sum", "min", "max", "avg", "count")
+_EQUAL: Final = ("=", "!=", "=~", "!~")
+_NUMERIC: Final = ("==", "=", "!=", ">", ">=", "<", "<=")
 RANGES: Final = ("count_over_time", "rate", "bytes_over_time", "bytes_rate")
 
 
@@ -86,10 +86,7 @@ class RangeQuery:
 
 def parse(text: str) -> LogQuery | RangeQuery:
     """The tree of a query. InvalidInput for what is none, and for what is not served."""
-    if len(text) > LONGEST:
-        raise InvalidInput(f"A query has at most {LONGEST} characters.")
-    check_unicode(text)
-    return _Parser(text).query()
+    return _Parser(text, _TOKEN).query()
 
 
 def parse_selector(text: str) -> tuple[Matcher, ...]:
@@ -111,168 +108,93 @@ def duration(text: str) -> int:
     return found
 
 
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self._tokens: list[tuple[str, str, int]] = []
-        at = 0
-        while at < len(text):
-            found = _TOKEN.match(text, at)
-            if found is None:
-                raise InvalidInput(
-                    f"The query cannot be read at column {at + 1}: {text[at : at + 10]!r} is not served."
-                )
-            if found.lastgroup != "space":
-                self._tokens.append((str(found.lastgroup), found[0], at))
-            at = found.end()
-        self._tokens.append(("end", "", at))
-        self._at = 0
-
+class _Parser(Words):
     def query(self) -> LogQuery | RangeQuery:
-        found: LogQuery | RangeQuery = self._log() if self._is("{") else self._metric()
-        if self._tokens[self._at][0] != "end":
-            self._refuse("only one selector with stages, counted at most once and aggregated at most once, is served")
+        found: LogQuery | RangeQuery = self._log() if self.at("{") else self._metric()
+        if self.kind != "end":
+            self.refuse("only one selector with stages, counted at most once and aggregated at most once, is served")
         return found
 
     def _metric(self) -> RangeQuery:
-        kind, name, _ = self._tokens[self._at]
-        if kind != "name" or name not in (*AGGREGATES, *RANGES):
-            self._refuse(f"a query begins with {{, {', '.join((*AGGREGATES, *RANGES))}")
-        if name in RANGES:
+        if not self.at(*AGGREGATES, *RANGES):
+            self.refuse(f"a query begins with {{, {', '.join((*AGGREGATES, *RANGES))}")
+        if self.at(*RANGES):
             return self._range()
-        self._at += 1
-        without, labels = self._grouping()
-        self._expect("(")
+        name = self.take()
+        grouping = self._grouping()
+        self.expect("(")
         inner = self._range()
-        self._expect(")")
-        if without is None:
-            without, labels = self._grouping()
-        return RangeQuery(inner.function, inner.log, inner.range, name, labels, bool(without))
+        self.expect(")")
+        without, labels = grouping or self._grouping() or (False, ())
+        return RangeQuery(inner.function, inner.log, inner.range, name, labels, without)
 
-    def _grouping(self) -> tuple[bool | None, tuple[str, ...]]:
-        if not (self._is("by") or self._is("without")):
-            return None, ()
-        without = self._take() == "without"
-        self._expect("(")
-        labels: list[str] = []
-        while not self._is(")"):
-            labels.append(self._name())
-            if not self._is(","):
-                break
-            self._at += 1
-        self._expect(")")
-        return without, tuple(dict.fromkeys(labels))
+    def _grouping(self) -> tuple[bool, tuple[str, ...]] | None:
+        return (self.take() == "without", self.names()) if self.at("by", "without") else None
 
     def _range(self) -> RangeQuery:
-        kind, name, _ = self._tokens[self._at]
-        if kind != "name" or name not in RANGES:
-            self._refuse(f"here is one of {', '.join(RANGES)}")
-        self._at += 1
-        self._expect("(")
+        if not self.at(*RANGES):
+            self.refuse(f"here is one of {', '.join(RANGES)}")
+        name = self.take()
+        self.expect("(")
         log = self._log()
-        kind, text, _ = self._tokens[self._at]
-        if kind != "duration":
-            self._refuse("a range such as [5m] is missing here")
-        self._at += 1
-        self._expect(")")
-        return RangeQuery(name, log, duration(text[1:-1].strip()))
+        if self.kind != "duration":
+            self.refuse("a range such as [5m] is missing here")
+        size = duration(self.take()[1:-1].strip())
+        self.expect(")")
+        return RangeQuery(name, log, size)
 
     def _log(self) -> LogQuery:
-        self._expect("{")
+        self.expect("{")
         matchers: list[Matcher] = []
-        while not self._is("}"):
+        while not self.at("}"):
             matchers.append(self._matcher())
-            if not self._is(","):
+            if not self.taken(","):
                 break
-            self._at += 1
-        self._expect("}")
+        self.expect("}")
         stages: list[LineFilter | LabelFilter] = []
-        while self._is("|") or any(self._is(one) for one in LINE_FILTERS):
+        while self.at("|", *LINE_FILTERS):
             if (found := self._stage()) is not None:
                 stages.append(found)
         if len(stages) + len(matchers) > _MOST:
-            self._refuse(f"a query has at most {_MOST} matchers and stages")
+            self.refuse(f"a query has at most {_MOST} matchers and stages")
         return LogQuery(tuple(matchers), tuple(stages))
 
     def _stage(self) -> LineFilter | LabelFilter | None:
         """The next stage; None for one that changes nothing."""
-        if any(self._is(one) for one in LINE_FILTERS):
-            operator = self._take()
-            texts = [self._text()]
-            while self._is("or"):
-                self._at += 1
-                texts.append(self._text())
+        if self.at(*LINE_FILTERS):
+            operator, texts = self.take(), [self.text()]
+            while self.taken("or"):
+                texts.append(self.text())
             return LineFilter(operator, tuple(texts))
-        self._at += 1
-        if self._is("drop"):
-            self._at += 1
-            if self._name() != "__error__":
-                self._refuse("drop is served for __error__ alone")
+        self.expect("|")
+        if self.taken("drop"):
+            if self.name() != "__error__":
+                self.refuse("drop is served for __error__ alone")
             return None
-        if self._tokens[self._at + 1][1] not in ("=", "!=", "=~", "!~", "==", ">", ">=", "<", "<="):
-            self._refuse(
+        if self.following not in (*_EQUAL, *_NUMERIC):
+            self.refuse(
                 'after | comes a filter such as http_route="/cart"; json, logfmt and other stages are not served'
             )
         return self._filters()
 
     def _filters(self) -> LabelFilter:
         groups: list[list[Matcher]] = [[self._matcher(numbers=True)]]
-        while self._is("and") or self._is(",") or self._is("or"):
-            if self._take() == "or":
+        while self.at("and", ",", "or"):
+            if self.take() == "or":
                 groups.append([])
             groups[-1].append(self._matcher(numbers=True))
         return LabelFilter(tuple(tuple(group) for group in groups))
 
     def _matcher(self, *, numbers: bool = False) -> Matcher:
-        label, operator = self._name(), self._take()
-        kind, text, _ = self._tokens[self._at]
-        if numbers and kind == "number" and operator in ("==", "=", "!=", ">", ">=", "<", "<="):
-            self._at += 1
-            return Matcher(label, "==" if operator == "=" else operator, float(text))
-        if operator not in ("=", "!=", "=~", "!~"):
-            self._at -= 1
-            self._refuse("a label is compared by =, !=, =~ or !~")
-        return Matcher(label, operator, self._text())
-
-    def _text(self) -> str:
-        kind, text, at = self._tokens[self._at]
-        if kind != "text":
-            self._refuse("a text in quotes is missing here")
-        self._at += 1
-        if text[0] == "`":
-            return text[1:-1]
-        try:
-            found: str = json.loads(text.replace("\\'", "'").replace("\t", "\\t"))
-        except ValueError:
-            raise InvalidInput(
-                f"The query cannot be read at column {at + 1}: this text has an unknown escape."
-            ) from None
-        check_unicode(found)
-        return found
-
-    def _name(self) -> str:
-        kind, text, _ = self._tokens[self._at]
-        if kind != "name":
-            self._refuse("the name of a label is missing here")
-        self._at += 1
-        return text
-
-    def _is(self, text: str) -> bool:
-        kind, found, _ = self._tokens[self._at]
-        return kind in ("sign", "name") and found == text
-
-    def _take(self) -> str:
-        found = self._tokens[self._at][1]
-        if self._tokens[self._at][0] != "end":
-            self._at += 1
-        return found
-
-    def _expect(self, text: str) -> None:
-        if not self._is(text):
-            self._refuse(f"{text} is missing here")
-        self._at += 1
-
-    def _refuse(self, why: str) -> NoReturn:
-        raise InvalidInput(f"The query cannot be read at column {self._tokens[self._at][2] + 1}: {why}.")
+        label = self.name()
+        if not self.at(*_EQUAL, *(_NUMERIC if numbers else ())):
+            self.refuse("a label is compared by =, !=, =~ or !~")
+        operator = self.take()
+        if numbers and self.kind == "number" and operator in _NUMERIC:
+            return Matcher(label, "==" if operator == "=" else operator, float(self.take()))
+        if operator not in _EQUAL:
+            self.refuse(f"a number is missing after {operator}")
+        return Matcher(label, operator, self.text())
 
 
 __all__ = ["LabelFilter", "LineFilter", "LogQuery", "Matcher", "RangeQuery", "duration", "parse", "parse_selector"]

@@ -11,9 +11,6 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 from fastapi import FastAPI, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
 
 from moulin.console.api.requests import Console
 from moulin.console.loki.parameters import moment_of, step_of
@@ -23,9 +20,9 @@ from moulin.console.prometheus.forms import Forms
 from moulin.console.prometheus.promql import Matcher, parse, parse_selector
 from moulin.console.prometheus.samples import MILLI, Labels, base_name, exposed, go_float, label_name, select
 from moulin.console.prometheus.vectors import Vector
+from moulin.console.refusals import answer_errors, plain
 from moulin.console.telemetry import GoOn, Moment
-from moulin.errors import InvalidInput, MoulinError
-from moulin.network.answers import status_of
+from moulin.errors import InvalidInput
 
 PREFIX: Final = "/prometheus"
 _API: Final = "/api/v1"
@@ -156,7 +153,7 @@ def build(console: Console) -> FastAPI:
             found = {one.labels for matchers in chosen for one in select(moment, matchers, begin, until, go_on)}
         return sorted(found)
 
-    _answer_errors(app)
+    answer_errors(app, _refused, f"Prometheus' API is at {PREFIX}{_API}.")
     app.add_middleware(Forms, prefix=PREFIX)
     return app
 
@@ -174,31 +171,13 @@ def _matrix(found: Value, steps: np.ndarray[Any, np.dtype[np.int64]]) -> list[di
 
 
 def _answer(data: Any) -> Response:
-    return JSONResponse(
-        {"status": "success", "data": data},
-        headers={"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"},
-    )
+    return plain({"status": "success", "data": data})
 
 
-def _answer_errors(app: FastAPI) -> None:
-    """Errors as Prometheus has them."""
-
-    def refuse(status: int, message: str) -> Response:
-        kind = {400: "bad_data", 404: "not_found", 503: "unavailable"}.get(status, "internal")
-        return JSONResponse({"status": "error", "errorType": kind, "error": message}, status)
-
-    @app.exception_handler(MoulinError)
-    async def _refuse(request: Request, error: MoulinError) -> Response:
-        return refuse(status_of(error), error.message)
-
-    @app.exception_handler(RequestValidationError)
-    async def _refuse_shape(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        return refuse(400, f"The parameter {str(first['loc'][-1])[:100]!r} does not fit: {str(first['msg'])[:200]}.")
-
-    @app.exception_handler(HTTPException)
-    async def _no_such(request: Request, error: HTTPException) -> Response:
-        return refuse(error.status_code, f"There is no such endpoint. Prometheus' API is at {PREFIX}{_API}.")
+def _refused(status: int, message: str) -> Response:
+    """An error as Prometheus has it."""
+    kind = {400: "bad_data", 404: "not_found", 503: "unavailable"}.get(status, "internal")
+    return plain({"status": "error", "errorType": kind, "error": message}, status)
 
 
 __all__ = ["PREFIX", "build"]

@@ -16,16 +16,14 @@ Whatever else PromQL has is InvalidInput, which says at which column.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, replace
-from typing import Final, NoReturn
+from typing import Final
 
+from moulin.console.words import Words
 from moulin.errors import InvalidInput
 
-LONGEST: Final = 5000
 _DEEPEST: Final = 30
-_MOST_TOKENS: Final = 500
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|\#[^\n]*)|(?P<text>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`[^`]*`)"""
     r"""|(?P<duration>(?:\d{1,9}(?:ms|[smhdwy]))+)(?![A-Za-z0-9_])"""
@@ -114,9 +112,7 @@ Node = Number | Selector | Call | Aggregate | Binary | Negated
 
 def parse(text: str) -> Node:
     """The tree of a query. InvalidInput for what is none, and for what is not served."""
-    if len(text) > LONGEST:
-        raise InvalidInput(f"A query has at most {LONGEST} characters.")
-    return _Parser(text).query()
+    return _Parser(text, _TOKEN).query()
 
 
 def parse_selector(text: str) -> Selector:
@@ -137,221 +133,138 @@ def selectors(node: Node) -> list[Selector]:
     return [*selectors(node.left), *selectors(node.right)] if isinstance(node, Binary) else []
 
 
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self._tokens: list[tuple[str, str, int]] = []
-        self._at = self._depth = 0
-        at = 0
-        while at < len(text):
-            found = _TOKEN.match(text, at)
-            if found is None:
-                raise InvalidInput(
-                    f"The query cannot be read at column {at + 1}: {text[at : at + 10]!r} is not served."
-                )
-            if found.lastgroup != "space":
-                self._tokens.append((str(found.lastgroup), found[0], at))
-            at = found.end()
-        self._tokens.append(("end", "", at))
-        if len(self._tokens) > _MOST_TOKENS:
-            raise InvalidInput(f"A query has at most {_MOST_TOKENS} words and signs.")
+class _Parser(Words):
+    _depth = 0
 
     def query(self) -> Node:
         found = self._expression(0)
-        if self._kind != "end":
-            self._refuse("nothing is served here; set operators, subqueries and @ are not")
+        if self.kind != "end":
+            self.refuse("nothing is served here; set operators, subqueries and @ are not")
         return found
 
     def _expression(self, binding: int) -> Node:
         self._depth += 1
         if self._depth > _DEEPEST:
-            self._refuse(f"a query goes at most {_DEEPEST} deep")
+            self.refuse(f"a query goes at most {_DEEPEST} deep")
         left = self._unary()
-        while self._kind == "sign" and (power := _BINDING.get(self._word, 0)) > binding:
-            operator = self._take()
-            as_bool = self._word == "bool"
-            if as_bool:
-                if operator not in COMPARISONS:
-                    self._refuse("bool goes with comparisons alone")
-                self._at += 1
-            on = False
-            labels: tuple[str, ...] = ()
-            if self._word in ("on", "ignoring"):
-                on = self._take() == "on"
-                labels = self._labels()
-            if self._word in ("group_left", "group_right"):
-                self._refuse("one-to-one matches alone are served")
-            right = self._expression(power - 1 if operator == "^" else power)
-            left = Binary(operator, left, right, as_bool, on, labels)
+        while self.kind == "sign" and (power := _BINDING.get(self.word, 0)) > binding:
+            left = self._operation(left, power)
         self._depth -= 1
         return left
 
+    def _operation(self, left: Node, power: int) -> Binary:
+        operator = self.take()
+        as_bool = self.taken("bool")
+        if as_bool and operator not in COMPARISONS:
+            self.refuse("bool goes with comparisons alone")
+        on, labels = False, tuple[str, ...]()
+        if self.at("on", "ignoring"):
+            on, labels = self.take() == "on", self.names()
+        if self.at("group_left", "group_right"):
+            self.refuse("one-to-one matches alone are served")
+        right = self._expression(power - 1 if operator == "^" else power)
+        return Binary(operator, left, right, as_bool, on, labels)
+
     def _unary(self) -> Node:
-        if self._kind == "sign" and self._word in "+-":
-            negative = self._take() == "-"
-            found = self._expression(_UNARY)
-            if isinstance(found, Selector) and found.range is not None:
-                self._refuse("a range has no sign")
-            return (Number(-found.value) if isinstance(found, Number) else Negated(found)) if negative else found
-        return self._primary()
+        if not self.at("+", "-"):
+            return self._primary()
+        negative = self.take() == "-"
+        found = self._expression(_UNARY)
+        if isinstance(found, Selector) and found.range is not None:
+            self.refuse("a range has no sign")
+        return (Number(-found.value) if isinstance(found, Number) else Negated(found)) if negative else found
 
     def _primary(self) -> Node:
-        if self._kind == "number":
-            text = self._take()
+        if self.kind == "number":
+            text = self.take()
             return Number(float(int(text, 16)) if text.startswith("0x") else float(text))
-        if self._is("("):
-            self._at += 1
+        if self.taken("("):
             found = self._expression(0)
-            self._expect(")")
+            self.expect(")")
             return found
-        if self._is("{"):
+        if self.at("{"):
             return self._selector(None)
-        if self._kind != "name":
-            self._refuse("a number, a metric, a function or ( is missing here")
-        name = self._word
-        follows = self._tokens[self._at + 1]
-        if name in AGGREGATES and (follows[1] in ("(", "by", "without")):
+        if self.kind != "name":
+            self.refuse("a number, a metric, a function or ( is missing here")
+        if self.at(*AGGREGATES) and self.following in ("(", "by", "without"):
             return self._aggregate()
-        if follows[:2] == ("sign", "("):
+        if self.following == "(":
             return self._call()
-        self._at += 1
+        name = self.take()
         if name.lower() in ("inf", "nan"):
             return Number(float(name))
         return self._selector(name)
 
     def _aggregate(self) -> Aggregate:
-        operator = self._take()
+        operator = self.take()
         grouping = self._grouping()
-        self._expect("(")
+        self.expect("(")
         parameter = None
         if operator in ("topk", "bottomk"):
             found = self._expression(0)
             if not isinstance(found, Number) or not -1e9 < found.value < 1e9:
-                self._refuse(f"{operator} begins with a number")
+                self.refuse(f"{operator} begins with a number")
             parameter = found.value
-            self._expect(",")
+            self.expect(",")
         node = self._expression(0)
-        self._expect(")")
-        labels, without = grouping or self._grouping() or ((), False)
+        self.expect(")")
+        without, labels = grouping or self._grouping() or (False, ())
         return Aggregate(operator, node, labels, without, parameter)
 
-    def _grouping(self) -> tuple[tuple[str, ...], bool] | None:
-        if self._word not in ("by", "without"):
-            return None
-        without = self._take() == "without"
-        return self._labels(), without
-
-    def _labels(self) -> tuple[str, ...]:
-        self._expect("(")
-        found: list[str] = []
-        while not self._is(")"):
-            found.append(self._name())
-            if not self._is(","):
-                break
-            self._at += 1
-        self._expect(")")
-        return tuple(dict.fromkeys(found))
+    def _grouping(self) -> tuple[bool, tuple[str, ...]] | None:
+        return (self.take() == "without", self.names()) if self.at("by", "without") else None
 
     def _call(self) -> Call:
-        name = self._word
-        if name not in FUNCTIONS:
-            self._refuse(f"the function {name[:50]!r} is not served; these are: {', '.join(FUNCTIONS)}")
-        self._at += 2
+        if self.word not in FUNCTIONS:
+            self.refuse(f"the function {self.word[:50]!r} is not served; these are: {', '.join(FUNCTIONS)}")
+        name = self.take()
+        self.expect("(")
         arguments: list[Node] = []
-        while not self._is(")"):
+        while not self.at(")"):
             arguments.append(self._expression(0))
-            if not self._is(","):
+            if not self.taken(","):
                 break
-            self._at += 1
-        self._expect(")")
+        self.expect(")")
         return Call(name, tuple(arguments))
 
     def _selector(self, name: str | None) -> Selector:
         matchers = [] if name is None else [Matcher("__name__", "=", name)]
-        if self._is("{"):
-            self._at += 1
-            while not self._is("}"):
+        if self.taken("{"):
+            while not self.at("}"):
                 matchers.append(self._matcher())
-                if not self._is(","):
+                if not self.taken(","):
                     break
-                self._at += 1
-            self._expect("}")
+            self.expect("}")
         if all(one.value == "" or one.operator in ("!=", "!~") for one in matchers):
-            self._refuse("a selector names a metric, or one label that is not empty")
+            self.refuse("a selector names a metric, or one label that is not empty")
         found = Selector(tuple(matchers))
-        if self._is("["):
-            self._at += 1
+        if self.taken("["):
             size = self._duration()
-            if self._is(":"):
-                self._refuse("subqueries are not served")
-            self._expect("]")
+            if self.at(":"):
+                self.refuse("subqueries are not served")
+            self.expect("]")
             found = replace(found, range=size)
-        if self._word == "offset" and self._kind == "name":
-            self._at += 1
-            sign = -1 if self._is("-") else 1
-            self._at += sign < 0
+        if self.taken("offset"):
+            sign = -1 if self.taken("-") else 1
             found = replace(found, offset=sign * self._duration())
         return found
 
     def _matcher(self) -> Matcher:
-        if self._kind == "text":  # a metric whose name is in quotes
-            return Matcher("__name__", "=", self._text())
-        label = self._name()
-        if self._word not in ("=", "!=", "=~", "!~"):
-            self._refuse("a label is compared by =, !=, =~ or !~")
-        operator = self._take()
-        return Matcher(label, operator, self._text())
+        if self.kind == "text":  # a metric whose name is in quotes
+            return Matcher("__name__", "=", self.text())
+        label = self.name()
+        if not self.at("=", "!=", "=~", "!~"):
+            self.refuse("a label is compared by =, !=, =~ or !~")
+        return Matcher(label, self.take(), self.text())
 
     def _duration(self) -> int:
-        if self._kind != "duration":
-            self._refuse("a duration such as 5m is missing here")
-        found = sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(self._word))
+        if self.kind != "duration":
+            self.refuse("a duration such as 5m is missing here")
+        found = sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(self.word))
         if not 0 < found < 100 * _UNITS["y"]:
-            self._refuse("this duration is too short or too long")
-        self._at += 1
+            self.refuse("this duration is too short or too long")
+        self.take()
         return found
-
-    def _text(self) -> str:
-        if self._kind != "text":
-            self._refuse("a text in quotes is missing here")
-        text = self._word
-        if text[0] == "`":
-            self._at += 1
-            return text[1:-1]
-        inner = text[1:-1].replace("\\'", "'").replace("\t", "\\t")
-        try:
-            found: str = json.loads('"' + (inner if text[0] == '"' else re.sub(r'(?<!\\)"', r"\"", inner)) + '"')
-        except ValueError:
-            self._refuse("this text has an unknown escape")
-        self._at += 1
-        return found
-
-    def _name(self) -> str:
-        if self._kind != "name":
-            self._refuse("the name of a label is missing here")
-        return self._take()
-
-    @property
-    def _kind(self) -> str:
-        return self._tokens[self._at][0]
-
-    @property
-    def _word(self) -> str:
-        return self._tokens[self._at][1]
-
-    def _is(self, text: str) -> bool:
-        return self._kind == "sign" and self._word == text
-
-    def _take(self) -> str:
-        self._at += 1
-        return self._tokens[self._at - 1][1]
-
-    def _expect(self, text: str) -> None:
-        if not self._is(text):
-            self._refuse(f"{text} is missing here")
-        self._at += 1
-
-    def _refuse(self, why: str) -> NoReturn:
-        raise InvalidInput(f"The query cannot be read at column {self._tokens[self._at][2] + 1}: {why}.")
 
 
 __all__ = [

@@ -76,7 +76,7 @@ def apply_changes(
             columns = _replaced(columns, change, rules)
         else:
             columns = _apply(columns, change, rules)
-    if _lacks_fields(columns):
+    if lacks_fields(columns):
         last = next(change.name for change in reversed(changes) if isinstance(change, DropColumn))
         raise FailedPrecondition(f"Column {last} cannot be dropped: nothing would be left beside it.")
     check_field_count(len(nested_ids(NestedField(0, "", columns))) - 1)
@@ -89,15 +89,15 @@ def apply_changes(
     return result, rules.last_id
 
 
-def _lacks_fields(kind: IcebergType) -> bool:
+def lacks_fields(kind: IcebergType) -> bool:
     """Whether a struct without fields is in `kind`."""
     match kind:
         case StructType():
-            return not kind.fields or any(_lacks_fields(field.field_type) for field in kind.fields)
+            return not kind.fields or any(lacks_fields(field.field_type) for field in kind.fields)
         case ListType():
-            return _lacks_fields(kind.element_type)
+            return lacks_fields(kind.element_type)
         case MapType():
-            return _lacks_fields(kind.value_type)
+            return lacks_fields(kind.value_type)
     return False
 
 

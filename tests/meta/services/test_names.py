@@ -18,7 +18,7 @@ from moulin.meta.server.server import build_server
 from tests.contract.samples import new_table
 from tests.meta.conftest import LOOPBACK, refused
 
-BAD_NAMES = ["", " ", "a\0b", "a\nb", "a/b", "a.b", "a`b", "_moulin_x", "x" * 300, "tab\t"]
+BAD_NAMES = ["", " ", "a\0b", "a\nb", "a/b", "a..b", ".a", "a.", "a`b", "_moulin_x", "x" * 300, "tab\t"]
 BAD_COLUMNS = ["", " ", "_row_id", "_ROW_ID", "_moulin_x", "a\0b", "a\nb", "a.b", "a`b", "x" * 300, "TS"]
 
 

@@ -18,6 +18,7 @@ from moulin.model.layout.partition_spec import PartitionSpec
 from moulin.model.layout.sort_order import UNSORTED_SORT_ORDER, SortOrder
 from moulin.model.operations import AlterSchema, Operation, Overwrite, Restore, SetProperties, SetSortOrder
 from moulin.model.schema.change import ReplaceColumns
+from moulin.model.schema.evolution import lacks_fields
 from moulin.model.schema.values import Schema, StructType
 from moulin.model.tags import LOCATION, MAIN, REF_OPTIONS, REF_PREFIX, ExpiredSnapshots, Ref, is_internal
 
@@ -95,9 +96,12 @@ def _replaced(state: TableState, wanted: Wanted) -> tuple[TableState, list[Opera
 
 
 def _schemas(state: TableState, wanted: Wanted) -> list[Schema]:
-    """The schemas that become current one after the other: a transaction may change columns several times."""
+    """The schemas that become current one after the other: a transaction may change columns several times.
+
+    No table is without columns, so a step that drops all of them is taken together with the next.
+    """
     if not isinstance(wanted.schema, int):
-        return wanted.steps
+        return [*(one for one in wanted.steps[:-1] if not lacks_fields(one.as_struct())), *wanted.steps[-1:]]
     if wanted.schema not in state.schemas:
         raise InvalidInput(f"{state.full_name} has no schema {wanted.schema}.")
     return [*wanted.steps, state.schemas[wanted.schema]]
