@@ -19,7 +19,7 @@ function lines(dots, branches) {
   const found = [];
   const ends = [];
   const right = dots.at(-1)?.x ?? 0;
-  const at = (version) => dots.findLast((dot) => dot.version <= version);
+  const at = (version) => dots.findLast((dot) => dot.on === null && dot.version <= version);
   const ordered = branches.toSorted((a, b) => Number(BigInt(a.version) - BigInt(b.version)) || Number(BigInt(a.created_at) - BigInt(b.created_at)));
   for (const [index, one] of ordered.entries()) {
     const next = ordered.find((other, at) => at > index && other.name === one.name); // a name may be given again
