@@ -204,7 +204,7 @@ def entries(connection: sa.Connection, database: NameOrId) -> list[TableEntry]:
     ]
 
 
-def _counts(connection: sa.Connection, source: Any, version: int) -> dict[str, int]:
+def _counts(connection: sa.Connection, source: Any, version: int) -> dict[str, Any]:
     if version >= source.head_version:
         return {}
     counts = clones.sums(connection, source, version)
