@@ -87,8 +87,9 @@ class Config:
     gc_interval: float = 5 * MINUTE
     orphan_interval: float = 6 * HOUR
     delete_bytes: str = "on"
-    # Verification of files that Iceberg engines commit over REST: `all` reads every file, `sample` the first and
-    # every tenth file of a commit, `manifest` none.
+    # What is believed of files that Iceberg engines commit over REST: with `all`, every file is read; with `sample`,
+    # the first and every tenth of a commit; with `new-writers`, those of writers whose files the table has not seen
+    # right yet; with `manifest`, none.
     iceberg_verify: str = "all"
     # Rows per batch of a streamed scan, and its limit of bytes to read ahead.
     scan_batch_rows: int = 131_072
@@ -202,7 +203,7 @@ class Config:
 
 _MAY_BE_ZERO = ("inline_bytes",)  # of the integer settings
 _MOST = {"deepest_level": 7}
-_WORDS = {"iceberg_verify": ("all", "sample", "manifest")}
+_WORDS = {"iceberg_verify": ("all", "new-writers", "sample", "manifest")}
 _FIELDS: dict[str, type[int] | type[float] | type[str]] = {
     f.name: next(kind for kind in (int, str, float) if isinstance(f.default, kind)) for f in dataclasses.fields(Config)
 }
@@ -211,7 +212,10 @@ _FIELDS: dict[str, type[int] | type[float] | type[str]] = {
 def _value(name: str, raw: Any) -> float | int | str:
     kind = _FIELDS.get(name)
     if kind is None:
-        raise InvalidInput(f"Unknown setting {name!r}; known settings: {', '.join(sorted(_FIELDS))}.")
+        from difflib import get_close_matches  # only errors need it
+
+        near = "".join(f" Did you mean {one!r}?" for one in get_close_matches(name, _FIELDS, n=1))
+        raise InvalidInput(f"Unknown setting {name!r}.{near} Known settings: {', '.join(sorted(_FIELDS))}.")
     return _text(name, raw) if kind is str else _number(name, raw, int if kind is int else float)
 
 

@@ -671,7 +671,10 @@ class Catalog:
             return int(tables.find_by_id(connection, table_id).head_version)
 
     def pin(self, table_id: UUID, version: int) -> UUID:
-        return pins.pin(self.pool, table_id, version, self.config.pin_seconds)
+        with suppress(NotFound):
+            return pins.pin(self.pool, table_id, version, self.config.pin_seconds)
+        state = self.table_by_id(table_id, version)  # opens one of a branch, which has these rows since that began
+        return pins.pin(self.pool, table_id, state.version, self.config.pin_seconds)
 
     def renew_pin(self, pin_id: UUID) -> None:
         pins.renew(self.pool, pin_id, self.config.pin_seconds)

@@ -16,6 +16,8 @@ from moulin.cli.help import examples
 from moulin.errors import InvalidInput
 
 SHELLS = ("bash", "zsh", "fish")
+VARIABLE = "_MOULIN_COMPLETE"
+"""What a shell sets when it asks."""
 
 
 def register(root: typer.Typer) -> None:
@@ -31,7 +33,14 @@ def completion(
 
     if shell not in SHELLS:
         raise InvalidInput(f"There is no completion for {shell!r}: choose {', '.join(SHELLS)}.")
-    print(get_completion_script(prog_name="moulin", complete_var="_MOULIN_COMPLETE", shell=shell))
+    print(get_completion_script(prog_name="moulin", complete_var=VARIABLE, shell=shell))
 
 
-__all__ = ["SHELLS", "completion", "register"]
+def answer_shells() -> None:
+    """Have the command line answer a shell that asks. typer knows the shells only where it adds options of its own."""
+    from typer._completion_classes import completion_init
+
+    completion_init()
+
+
+__all__ = ["SHELLS", "VARIABLE", "answer_shells", "completion", "register"]

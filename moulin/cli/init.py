@@ -32,7 +32,9 @@ def init(
         shown = made.token or "it was created before; `moulin token rotate` creates a new secret"
         say(
             f"The lake in {lake.store.uri} receives telemetry into {', '.join(made.tables)}.\n"
-            f"Ingest token, shown only now:\n{shown}",
+            f"Ingest token, shown only now:\n{shown}\n"
+            "Run `moulin up` to collect. Senders set OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 (gRPC: 4317)\n"
+            'and OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer <token>".',
             as_json,
             storage=lake.store.uri,
             version=lake.version,

@@ -15,6 +15,7 @@ import typer
 
 import moulin
 from moulin.cli.commands import COMMANDS, LazyGroup
+from moulin.cli.completion import VARIABLE, answer_shells
 from moulin.cli.documents import ReaderGone, flush
 from moulin.cli.help import examples
 from moulin.cli.options import Address, options_of_environment, parse_options, require_main
@@ -77,6 +78,8 @@ def _options(
 def main(name: str = "moulin") -> None:
     """The `moulin` script; `name` is what the user typed to start it."""
     _start_quickly()
+    if VARIABLE in os.environ:
+        answer_shells()
     try:
         code = app(prog_name=name, standalone_mode=False)
         flush()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import typer
 import moulin
 from moulin.cli.output import COUNTED_ROWS, print_logs
 from moulin.errors import InvalidInput, NotFound
+from moulin.model.names import full_name
 from moulin.storage import paths
 from moulin.storage.store import open_store
 
@@ -24,18 +26,21 @@ if TYPE_CHECKING:
     from moulin.lake import Lake
 
 
+_OFFERED = re.compile(r"\w[\w.@+-]*")
+
+
 def _databases(context: typer.Context, incomplete: str) -> list[str]:
     return _offered(context, incomplete, lambda lake: (one.name for one in lake.databases()))
 
 
 def _tables(context: typer.Context, incomplete: str) -> list[str]:
-    return _offered(context, incomplete, lambda lake: (f"{one.database}.{one.name}" for one in lake.tables()))
+    return _offered(context, incomplete, lambda lake: (full_name(one.database, one.name) for one in lake.tables()))
 
 
 def _views(context: typer.Context, incomplete: str) -> list[str]:
     def names(lake: Lake) -> Iterator[str]:
         for database in lake.databases():
-            yield from (f"{database.name}.{view.name}" for view in lake.views(database.name))
+            yield from (full_name(database.name, view.name) for view in lake.views(database.name))
 
     return _offered(context, incomplete, names)
 
@@ -45,13 +50,16 @@ def _branches(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _offered(context: typer.Context, incomplete: str, names: Callable[[Lake], Iterator[str]]) -> list[str]:
-    """Names in the lake with this prefix; none if the lake cannot be opened, since completion must not print errors."""
+    """Names in the lake with this prefix; none if the lake cannot be opened, since completion must not print errors.
+
+    A name that a shell might read as a command is not offered: others gave it, and zsh evaluates what it is offered.
+    """
     root = context.find_root()
     try:
         options = {**options_of_environment(), **parse_options(root.params.get("storage_option") or [])}
         root.obj = Address(root.params.get("lake"), root.params.get("storage"), options)
         with open_lake(context) as lake:
-            return [name for name in names(lake) if name.startswith(incomplete)]
+            return [name for name in names(lake) if name.startswith(incomplete) and _OFFERED.fullmatch(name)]
     except Exception:  # noqa: BLE001 - see above
         return []
 
@@ -59,6 +67,9 @@ def _offered(context: typer.Context, incomplete: str, names: Callable[[Lake], It
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="database.table", autocompletion=_tables)]
 DatabaseName = Annotated[str, typer.Argument(metavar="DATABASE", autocompletion=_databases)]
+OneDatabase = Annotated[
+    str | None, typer.Argument(metavar="DATABASE", help="Only those of this one.", autocompletion=_databases)
+]
 ViewName = Annotated[str, typer.Argument(metavar="VIEW", help="database.view", autocompletion=_views)]
 BranchName = Annotated[str, typer.Argument(metavar="BRANCH", autocompletion=_branches)]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen, without changing anything.")]

@@ -34,6 +34,7 @@ from moulin.console.api import (
 from moulin.console.api.requests import OPEN, ROLE, Console, Functions, NotModified, Readers
 from moulin.console.jaeger import app as jaeger
 from moulin.console.loki import app as loki
+from moulin.console.loki import tail
 from moulin.console.prometheus import app as prometheus
 from moulin.console.prometheus import forms
 from moulin.console.sql.statements import Statements
@@ -181,6 +182,8 @@ def mount(
     if statements is not None:
         statements.end_with(state.stopping)
     state.rules.extend(rules())
+    app.router.routes.append(tail.route(console))
+    state.rules.append(tail.RULE)
     app.mount(PREFIX, build(console))
     app.mount(jaeger.PREFIX, jaeger.build(console))
     app.mount(loki.PREFIX, loki.build(console))

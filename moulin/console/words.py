@@ -6,6 +6,7 @@ import re
 from typing import Final, NoReturn
 
 from moulin.errors import InvalidInput
+from moulin.model.where.literal import check_unicode
 
 LONGEST: Final = 5000
 _MOST: Final = 500
@@ -24,6 +25,7 @@ class Words:
     def __init__(self, text: str, token: re.Pattern[str]) -> None:
         if len(text) > LONGEST:
             raise InvalidInput(f"A query has at most {LONGEST} characters.")
+        check_unicode(text)
         self._words: list[tuple[str, str, int]] = []
         self._at = at = 0
         while at < len(text):

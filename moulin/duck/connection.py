@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Collection
+from pathlib import Path
 
 import duckdb
 from duckdb import DuckDBPyConnection
@@ -24,8 +25,9 @@ from moulin.lake import Lake
 class LakeDuck:
     """Fills `moulin.table.ports.Duck`. Thread-safe; a connection is not, as DuckDB has it: make a cursor per thread."""
 
-    def __init__(self, lake: Lake) -> None:
-        self._lake = lake
+    def __init__(self, lake: Lake, folder: Path | None = None) -> None:
+        """Connections read files of their own below `folder`; without one, in the folder for such files."""
+        self._lake, self._folder = lake, folder
         self._sources: weakref.WeakKeyDictionary[DuckDBPyConnection, Source] = weakref.WeakKeyDictionary()
         self._opened: weakref.WeakSet[DuckDBPyConnection] = weakref.WeakSet()
         self._lock = threading.Lock()
@@ -42,7 +44,7 @@ class LakeDuck:
         with self._lock:
             source = self._sources.get(connection)
             if source is None:
-                source = Source(self._lake)
+                source = Source(self._lake, self._folder)
                 _register(connection, source)
                 self._sources[connection] = source
             _register_files(connection, source)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,7 +44,7 @@ class SafeDuck:
 
     def __init__(self, lake: Lake, folder: Path, *, memory_bytes: int, threads: int = 2) -> None:
         """`folder` is for what does not fit into memory, and belongs to this process alone."""
-        self._lake, self._duck, self._folder = lake, LakeDuck(lake), folder
+        self._lake, self._duck, self._folder = lake, LakeDuck(lake, folder), folder
         self._memory_bytes, self._threads = memory_bytes, threads
         self._connection: DuckDBPyConnection | None = None
         self._roots: tuple[str, ...] = ()
@@ -54,18 +54,35 @@ class SafeDuck:
 
         Raises PermissionDenied for a statement that is not safe, InvalidInput for one that DuckDB refuses.
         """
-        connection = self._at_newest(text)
-        stream = reader(connection, self._checked(connection, text, version).text, _ROWS_AT_ONCE)
-        return stream.schema, batches(stream)
+        with self._hiding():
+            connection = self._at_newest(text)
+            stream = reader(connection, self._checked(connection, text, version).text, _ROWS_AT_ONCE)
+        return stream.schema, self._batches(stream)
 
     def plan(self, text: str, version: int | None = None) -> QueryPlan:
         """How DuckDB would run a statement, and how many segments of each table it would be given."""
-        connection = self._at_newest(text)
-        safe = self._checked(connection, text, version)
-        with one_sentence():
+        with self._hiding():
+            connection = self._at_newest(text)
+            safe = self._checked(connection, text, version)
             shown = connection.execute(f"EXPLAIN (FORMAT JSON) {safe.text}").fetchall()[0][1]
         names = self._column_names(safe)
         return QueryPlan(tuple(_step(one, names) for one in json.loads(shown)), tuple(self._shares(safe, version)))
+
+    def _batches(self, stream: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        with self._hiding():
+            yield from batches(stream)
+
+    @contextmanager
+    def _hiding(self) -> Iterator[None]:
+        """Errors as one sentence, without addresses of files."""
+        try:
+            with one_sentence():
+                yield
+        except InvalidInput as error:
+            said = error.message
+            for root in self._roots:
+                said = re.sub(rf"""['"]?{re.escape(root)}[^'"\s]*['"]?""", "(a file)", said)
+            raise InvalidInput(said, line=error.line, column=error.column) from None
 
     def cancel(self) -> None:
         """Stop the statement that runs."""

@@ -59,7 +59,8 @@ class Source:
     It lives as long as the connection or a cursor of it, because DuckDB holds the functions.
     """
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, folder: Path | None = None) -> None:
+        """What is not in storage is written to a folder of its own, which is below `folder` if that is given."""
         number = next(_NUMBERS)
         self.select_name, self.text_name = f"moulin_select_{number}", f"moulin_text_{number}"
         self.closed = False
@@ -76,6 +77,7 @@ class Source:
         self._texts: SizedCache[tuple[UUID, int], str] = SizedCache(_TEXTS, len)
         self._states: SizedCache[tuple[UUID, int], TableState] = SizedCache(_STATES)
         self._made_dry_plans: DryPlans | None = None
+        self._below = folder
         self._folder: Path | None = None
         self._files = itertools.count()
         self._worn: dict[tuple[str, int], str] = {}
@@ -197,7 +199,7 @@ class Source:
     def _scratch(self) -> Path:
         """A folder for what is not in storage."""
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="moulin-duckdb-"))
+            self._folder = Path(tempfile.mkdtemp(prefix="moulin-duckdb-", dir=self._below))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder
 

@@ -75,7 +75,7 @@ class LakeBranches(LakeQueries):
             if found is None or found._closed:
                 makers = self._make_spark, self._make_exporter, self._make_duck
                 found = self._branches[name] = type(self)(catalog, self.store, with_branch(self.uri, name), *makers)
-                found.on_branch = name
+                found.on_branch, found._lines = name, self._lines
             return found
 
     def _forget_branch(self, name: str) -> None:

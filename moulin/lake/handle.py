@@ -49,6 +49,7 @@ class LakeHandle:
         self._opened_by: Self | None = None
         self._expected: Expectations | None = None
         self._context: Context | None = None
+        self._lines: list[Context] = []  # of main and its branches, as far as they were made
         self._lock = threading.Lock()  # for `_closed` and `_context`
 
     def refresh(self) -> int:
@@ -184,6 +185,7 @@ class LakeHandle:
                     self.store,
                     None if self._make_spark is None else partial(self._make_spark, self),
                     None if self._make_exporter is None else self._make_exporter(self),
+                    lines=self._lines,
                 )
             return self._context
 

@@ -26,7 +26,7 @@ import threading
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, Protocol
@@ -97,15 +97,27 @@ class AccessFile:
         """Make a token; its secret is returned once and kept nowhere."""
         if not _NAME.fullmatch(name):
             raise InvalidInput("A token's name must have 1 to 64 letters, digits, '_' or '-'.")
-        if days is not None and not 0 < days <= 36_500:
-            raise InvalidInput(f"The lifetime of a token must be more than 0 and at most 36500 days, not {days}.")
-        secret = _PREFIX + secrets.token_urlsafe(32)
-        expires = None if days is None else (datetime.now(UTC) + timedelta(days=days)).replace(microsecond=0)
+        secret, expires = _secret(), _end(days)
         with self._alone():
             tokens = self.tokens()
             if any(access.name == name for access in tokens):
                 raise AlreadyExists(f"There is a token {name!r} already: revoke it first, or choose another name.")
             self._write((*tokens, Access(name, role, _hash(secret), expires)))
+        return secret
+
+    def rotate(self, name: str, days: float | None = None) -> str:
+        """Give a token another secret, and with `days` another end; the former secret is refused from now on."""
+        secret, expires = _secret(), _end(days)
+        with self._alone():
+            tokens = self.tokens()
+            if not any(access.name == name for access in tokens):
+                raise NotFound(f"There is no token {name!r}.")
+            self._write(
+                replace(access, sha256=_hash(secret), expires=expires or access.expires)
+                if access.name == name
+                else access
+                for access in tokens
+            )
         return secret
 
     def revoke(self, name: str) -> None:
@@ -142,6 +154,17 @@ class AccessFile:
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(self.path)
+
+
+def _secret() -> str:
+    return _PREFIX + secrets.token_urlsafe(32)
+
+
+def _end(days: float | None) -> datetime | None:
+    """When a token ends that begins now; None for never."""
+    if days is not None and not 0 < days <= 36_500:
+        raise InvalidInput(f"The lifetime of a token must be more than 0 and at most 36500 days, not {days}.")
+    return None if days is None else (datetime.now(UTC) + timedelta(days=days)).replace(microsecond=0)
 
 
 def _read(path: Path) -> tuple[Access, ...]:

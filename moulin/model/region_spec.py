@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moulin.errors import Corrupt, InvalidInput, MoulinError
 from moulin.model.facts import LiveSegment
@@ -26,11 +26,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+# How the keys of a table are divided among writers, such as `bucket(8, id)`; `Table.set_regions` changes it.
 PROPERTY = "moulin.regions"
 HISTORY = "moulin.region-specs"
 """The property with all specs that a table has had, once there was more than one; a JSON list, the newest last."""
 
 _NEVER = -1
+_ERASED: Final = b"erased"
+
+
+def erased_value(number: int) -> PartitionTuple:
+    """The value of a region that had no rows when an erase came: no key gives it, and no other region has it."""
+    return (None, _ERASED, number.to_bytes(8, "little"))
+
+
+def is_erased(value: PartitionTuple) -> bool:
+    """Whether a region lost its value to an erase. Nobody writes it any more."""
+    return value[:2] == (None, _ERASED)
 
 
 @dataclass(frozen=True)

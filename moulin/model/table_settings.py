@@ -11,11 +11,19 @@ from dataclasses import dataclass
 
 from moulin.errors import InvalidInput
 
-RETENTION = "moulin.retention-ns"
-MERGE_SPAN = "moulin.max-merge-span-ns"
-SHARDING = "moulin.sharding-fields"
-PROJECTION = "moulin.projection"
 FOLD, LAG = "fold", "lag"
+# The comments are what the reference says of them: `python -m tests.docs.reference`.
+
+# How old rows of an event table may become, in nanoseconds of event time; without it they are kept for ever.
+RETENTION = "moulin.retention-ns"
+# The longest time that one compaction of an event table spans, in nanoseconds.
+MERGE_SPAN = "moulin.max-merge-span-ns"
+# Columns by which compactions cluster rows, as a JSON list of [column, weight].
+SHARDING = "moulin.sharding-fields"
+# Columns that were added with values, for Iceberg engines: `fold` (the default) rewrites the files first, `lag` leaves
+# the columns out until a compaction has done so.
+PROJECTION = "moulin.projection"
+# With `true`, appends of Iceberg engines that lost a race follow the newest snapshot instead of failing.
 REBASE_APPENDS = "moulin.rebase-appends"
 _ON, _OFF = "true", "false"
 

@@ -32,6 +32,8 @@ COMPUTED_PREFIX: Final = "moulin.computed."
 """Of columns that were filled, by field id: the expression, or nothing where there was none."""
 QUARANTINE_PREFIX: Final = "moulin.quarantine."
 """Of files that proved other than a manifest said: behind it is the number of the segment, and the value says why."""
+WRITER_PREFIX: Final = "moulin.writer."
+"""Of writers whose files were read and found right: behind it is a digest, and the value says who that is."""
 VERIFIED: Final = "moulin.verified-version"
 """Up to which version every file that was taken at its manifest's word has been read since."""
 EXPIRED_PREFIX: Final = "moulin.expired-"
@@ -49,6 +51,7 @@ _INTERNAL = (
     FILLING_PREFIX,
     COMPUTED_PREFIX,
     QUARANTINE_PREFIX,
+    WRITER_PREFIX,
 )
 _LONGEST = 255
 _MOST = 2**53
@@ -180,6 +183,7 @@ __all__ = [
     "STATISTICS_PREFIX",
     "TAG",
     "VERIFIED",
+    "WRITER_PREFIX",
     "Ref",
     "check_ref_name",
     "is_internal",

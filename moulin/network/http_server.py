@@ -16,6 +16,7 @@ from moulin.errors import Unavailable
 from moulin.network.connections import Connections, Listener
 from moulin.network.limits import Limits
 from moulin.network.protocol import IDLE_SECONDS, GuardedProtocol
+from moulin.network.websocket import SendingSocket
 
 _BACKLOG = 256
 
@@ -52,7 +53,7 @@ def configure(
         app,
         http=cast(Any, protocol),
         loop="asyncio",  # it accepts by the listener's own method
-        ws="none",
+        ws=cast(Any, SendingSocket),
         lifespan="auto" if lifespan else "off",
         backlog=_BACKLOG,
         log_config=None,

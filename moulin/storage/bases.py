@@ -158,9 +158,9 @@ class BasesStore(Store):
         store, rest = self._writable(path)
         store.put_derived(rest, data)
 
-    def put_fresh(self, path: str, data: bytes) -> None:
+    def put_fresh(self, path: str, *parts: bytes) -> None:
         store, rest = self._writable(path)
-        store.put_fresh(rest, data)
+        store.put_fresh(rest, *parts)
 
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
         store, rest = self._writable(path)

@@ -149,8 +149,8 @@ class CachedStore(Store):
         self._remote.put_derived(path, data)
         self._forget(path)
 
-    def put_fresh(self, path: str, data: bytes) -> None:
-        self._remote.put_fresh(path, data)
+    def put_fresh(self, path: str, *parts: bytes) -> None:
+        self._remote.put_fresh(path, *parts)
         self._forget(path)
 
     @contextmanager

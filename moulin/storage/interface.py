@@ -107,9 +107,12 @@ class Store(ABC):
         """As `put_if_absent`, for what can be made again: a power cut may take the object away, or cut it short."""
         self.put_if_absent(path, data)
 
-    def put_fresh(self, path: str, data: bytes) -> None:
-        """As `put_if_absent`, for a name that nobody looks for before this returns: a crash may leave it cut short."""
-        self.put_if_absent(path, data)
+    def put_fresh(self, path: str, *parts: bytes) -> None:
+        """As `put_if_absent`, for a name that nobody looks for before this returns: a crash may leave it cut short.
+
+        The object is what the parts are together.
+        """
+        self.put_if_absent(path, b"".join(parts))
 
     @abstractmethod
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:

@@ -43,6 +43,7 @@ _FOLDER_ATTEMPTS: Final = 50  # against a sweep of empty folders at the same tim
 _BEFORE: Final = "before"
 _AFTER: Final = "after"
 _NEVER: Final = "never"
+_PIECE_BYTES: Final = 1 << 20  # of one write
 _NO_HARD_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV})
 
 
@@ -116,9 +117,9 @@ class LocalStore(Store):
         with self._staged(path, _link, sync=_NEVER) as file:
             file.write(data)
 
-    def put_fresh(self, path: str, data: bytes) -> None:
+    def put_fresh(self, path: str, *parts: bytes) -> None:
         with self._staged(path, _link, sync=_AFTER) as file:
-            file.write(data)
+            file.writelines(parts)
 
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
         return self._staged(path, os.replace)
@@ -216,7 +217,11 @@ class LocalStore(Store):
 
 
 class _TemporaryFile(io.FileIO):
-    """The file under a local writer; a full disk becomes Unavailable at the write that met it."""
+    """The file under a local writer; a full disk becomes Unavailable at the write that met it.
+
+    The page cache takes memory for a write in blocks of up to its size, and large blocks may have to be fetched by a
+    virtual machine first, which takes ten times as long as copying: so little is written at a time.
+    """
 
     def __init__(self, descriptor: int, target: str) -> None:
         super().__init__(descriptor, "wb")
@@ -224,7 +229,7 @@ class _TemporaryFile(io.FileIO):
 
     def write(self, data: Any, /) -> int:
         with _writing(self._target):
-            return super().write(data)
+            return super().write(memoryview(data)[:_PIECE_BYTES])  # whoever buffers it comes again with the rest
 
 
 def _create_temporary(root: str, path: str) -> tuple[str, int, list[str]]:

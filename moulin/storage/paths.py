@@ -41,6 +41,7 @@ parts, and a parser returns None for every string that its builder cannot create
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, Literal, get_args
 from uuid import UUID
 
@@ -424,7 +425,11 @@ def parse_engine_path(path: str) -> UUID | None:
 def parse_base_path(path: str) -> tuple[UUID, str] | None:
     """The base path that a file lies below, and where; None for a file in the lake's own storage."""
     match = _BASE.fullmatch(path) if path.startswith("bases/") else None
-    return (UUID(match[1]), match[2]) if match else None
+    return (_base_id(match[1]), match[2]) if match else None
+
+
+_base_id = lru_cache(1024)(UUID)
+"""The ids of base paths: there are few, and files below one are many."""
 
 
 def parse_moved(path: str) -> tuple[UUID, UUID, str] | None:
@@ -459,7 +464,8 @@ def checked(path: str) -> str:
     """`path` itself if it names an object below the root; refuses absolute paths, `..` and other ways out."""
     if not path or path.startswith("/"):
         raise InvalidInput(f"An object's path is relative to the lake, not {path!r}.")
-    if any(part in ("", ".", "..") for part in path.split("/")) or _CONTROL.search(path):
+    parts = path.split("/")
+    if "" in parts or "." in parts or ".." in parts or _CONTROL.search(path):
         raise InvalidInput(
             f"The object path {path!r} holds an empty part, '.', '..', a backslash or a control character."
         )

@@ -31,7 +31,7 @@ class ReadOnlyStore(TableStore):
     def put_derived(self, path: str, data: bytes) -> None:
         raise self._refused(path)
 
-    def put_fresh(self, path: str, data: bytes) -> None:
+    def put_fresh(self, path: str, *parts: bytes) -> None:
         raise self._refused(path)
 
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:

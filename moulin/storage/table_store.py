@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -39,8 +39,12 @@ class TableStore(Store):
 
     def _missing(self, path: str) -> MoulinError:
         """The error for a file that a version names and that is not there."""
+        named = path
+        if paths.is_adopted(path):
+            with suppress(MoulinError):
+                named = f"{self._store.location(path)} ({path})"
         return Lost(
-            f"{path} is gone: it was lost, or clean-up passed the version while it was read. Run `moulin check`, and "
+            f"{named} is gone: it was lost, or clean-up passed the version while it was read. Run `moulin check`, and "
             "restore the file from a copy.",
             path,
         )
@@ -103,8 +107,8 @@ class TableStore(Store):
     def put_derived(self, path: str, data: bytes) -> None:
         self._store.put_derived(path, data)
 
-    def put_fresh(self, path: str, data: bytes) -> None:
-        self._store.put_fresh(path, data)
+    def put_fresh(self, path: str, *parts: bytes) -> None:
+        self._store.put_fresh(path, *parts)
 
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
         return self._store.writer(path)

@@ -44,6 +44,7 @@ class Context:
 
     `make_spark` is called when Spark is first needed. With `starts_spark`, large work starts a session; without it,
     large work runs on Spark only if a session exists. `keyed` and `look_at` belong to `moulin.table.keyed.tables`.
+    `lines` has those of main and of its branches that are open here, this one among them.
     """
 
     catalog: CatalogBackend
@@ -55,6 +56,7 @@ class Context:
     keyed: dict[UUID, OpenTable] = field(default_factory=dict)
     look_at: dict[UUID, float] = field(default_factory=dict)  # when to look at the logs of a table not in `keyed`
     inline: dict[UUID, InlineAppends] = field(default_factory=dict)  # see `moulin.table.compact.inline`
+    lines: list[Context] = field(default_factory=list)
     committer: Committer = field(init=False)
     indexes: KeyIndexes = field(init=False)
     secondary: SecondaryIndexes = field(init=False)
@@ -65,6 +67,7 @@ class Context:
     _closed: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
+        self.lines.append(self)
         self.pins = Pins(self.catalog)
         self._bases = self.store if isinstance(self.store, BasesStore) else None
         self.store = TableStore(self.store)
@@ -73,7 +76,7 @@ class Context:
         self.secondary = SecondaryIndexes(self.store, self.config.key_cache_bytes)
 
     def own_catalog(self) -> Catalog:
-        """The catalog itself, for what must be done where it is: clean-up, checks, mirrors, serving."""
+        """The catalog itself, for clean-up, checks, mirrors and servers, which need direct access."""
         return own_catalog(self.catalog)
 
     @property
@@ -127,6 +130,7 @@ class Context:
                     failures.append(error)
             self.pins.close()
         finally:
+            self.lines[:] = [one for one in self.lines if one is not self]
             if self._spark is not None:
                 self._spark.close()
         if failures:

@@ -156,7 +156,7 @@ class _Publish:
 
     def _keep(self, keyed: KeyedTable, also: Sequence[tuple[bytes | None, ...]] = ()) -> tuple[RegionUse, ...]:
         try:
-            _, uses = self._held.enter_context(keyed.held(also=also, reserved=True, may_go=True))
+            _, uses = self._held.enter_context(keyed.held(also=lambda: also, reserved=True, may_go=True))
         except Fenced as error:
             raise Conflict(f"A publish cannot hold a table that another process writes now. {error.message}") from error
         return tuple(uses)

@@ -171,7 +171,8 @@ class TableReading(TableHandle):
     def dataset(self) -> TableDataset:
         """Return the table as a pyarrow dataset that pushes columns and filters down. Each read sees the newest rows.
 
-        DuckDB and polars use this to read only matching data.
+        DuckDB and others push theirs down to it. What does not match is not read. Comparisons are those of Arrow, for
+        which NaN is neither less nor greater than any number; `lake.duckdb()` and `lazy` compare as their engines do.
 
         >>> import duckdb
         >>> orders = lake.table("shop.orders").dataset()
@@ -190,10 +191,12 @@ class TableReading(TableHandle):
         [(9.5,)]
         """
         try:
-            import polars
+            import polars  # noqa: F401 - what follows needs it
         except ModuleNotFoundError:
             raise FailedPrecondition("lazy needs polars: pip install polars.") from None
-        return polars.scan_pyarrow_dataset(self.dataset())
+        from moulin.table.read.lazy_frame import lazy_frame
+
+        return lazy_frame(self.scan, self.schema)
 
     def take(self, row_ids: Any, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows with these `_row_id`s, in this order, repeated ids included.

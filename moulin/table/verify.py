@@ -22,8 +22,9 @@ from moulin.model.layout.bounds import bound_from_bytes
 from moulin.model.layout.partition import format_partition
 from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.operations import SetProperties
+from moulin.model.rows.leaf_arrays import count_nans, leaf_arrays, value_range
 from moulin.model.schema.values import PrimitiveType, Schema
-from moulin.model.tags import QUARANTINE_PREFIX, VERIFIED, quarantined
+from moulin.model.tags import QUARANTINE_PREFIX, VERIFIED, WRITER_PREFIX, quarantined
 from moulin.table.commit.adopted_bytes import AdoptedBytes
 from moulin.table.commit.segment_rows import open_rows
 from moulin.table.context import Context
@@ -41,7 +42,8 @@ class Verification:
 def verify(context: Context, state: TableState) -> Verification:
     """Read the live files of a table that are not verified yet; quarantine wrong ones, in one commit.
 
-    Live files already in quarantine are reported again.
+    Live files already in quarantine are reported again. When
+    one proves wrong, the table knows no writer any more: their next files are read.
     """
     waiting = list(_unread(context, state)) if VERIFIED in state.properties else []
     wrong = quarantined(state.properties)
@@ -55,7 +57,8 @@ def verify(context: Context, state: TableState) -> Verification:
         if reason is not None:
             found[segment.facts.number] = problems[segment.facts.path] = reason
     updates = {f"{QUARANTINE_PREFIX}{number}": reason for number, reason in found.items()}
-    operation = SetProperties({**updates, VERIFIED: str(state.head_version)})
+    distrusted = [key for key in state.properties if key.startswith(WRITER_PREFIX)] if found else []
+    operation = SetProperties({**updates, VERIFIED: str(state.head_version)}, tuple(distrusted))
     context.catalog.commit([TableCommit(state.id, state.version, operation, {"verified-files": str(len(waiting))})])
     return Verification(len(waiting), problems)
 
@@ -90,11 +93,21 @@ def _differs(context: Context, state: TableState, facts: SegmentFacts, schema: S
         if values != facts.partition:
             found, said = (format_partition(spec, schema, one) for one in (values, facts.partition))
             return f"it has rows of partition {found}, not only of {said}"
-    known = {one.field_id: one for one in _own_facts(context, facts, schema)}
-    for one in facts.columns:
-        if (own := known.get(one.field_id)) is not None and (what := _narrower(one, own, schema)) is not None:
-            return f"{what} of its column {schema.find_column_name(one.field_id)} differs from its manifest"
+    footer = {one.field_id: one for one in _own_facts(context, facts, schema)}
+    stated = {one.field_id: one for one in facts.columns}
+    for number, one in stated.items():
+        own = footer.get(number)
+        if own is not None and (one.nulls, one.values) != (own.nulls, own.values):
+            return _not_so("the number of values or nulls", number, schema)
+    for column, values in zip(rows.schema, rows.columns, strict=True):
+        for number, leaf in leaf_arrays(column, values):
+            if number in stated and (what := _narrower(stated[number], leaf, schema)) is not None:
+                return _not_so(what, number, schema)
     return None
+
+
+def _not_so(what: str, number: int, schema: Schema) -> str:
+    return f"{what} of its column {schema.find_column_name(number)} is not what its manifest said"
 
 
 def _own_facts(context: Context, facts: SegmentFacts, schema: Schema) -> tuple[ColumnFacts, ...]:
@@ -106,26 +119,18 @@ def _own_facts(context: Context, facts: SegmentFacts, schema: Schema) -> tuple[C
         return tuple(footer_facts(read_footer(source, facts.path), schema))
 
 
-def _narrower(said: ColumnFacts, own: ColumnFacts, schema: Schema) -> str | None:
+def _narrower(said: ColumnFacts, values: pa.ChunkedArray, schema: Schema) -> str | None:
     """Which statistic of a column would make readers skip existing rows."""
     kind = schema.find_type(said.field_id)
     assert isinstance(kind, PrimitiveType)
-    if said.nulls != own.nulls or said.values != own.values:
-        return "the number of values or nulls"
-    for name, given, true in (("lower bound", said.lower, own.lower), ("upper bound", said.upper, own.upper)):
-        if given is None or true is None:
-            continue
-        first, second = bound_from_bytes(kind, given), bound_from_bytes(kind, true)
-        wrong = first > second if name == "lower bound" else first < second
-        if wrong and not _is_cut(given, true):
-            return f"the {name}"
+    if said.nans is not None and said.nans != count_nans(values):
+        return "the number of NaNs"
+    least, most = value_range(values)
+    if said.lower is not None and least is not None and bound_from_bytes(kind, said.lower) > least:
+        return "the lower bound"
+    if said.upper is not None and most is not None and bound_from_bytes(kind, said.upper) < most:
+        return "the upper bound"
     return None
-
-
-def _is_cut(given: bytes, true: bytes) -> bool:
-    """Whether one bound is a truncation of the other, or increased in its last byte, as truncation of bounds does."""
-    shared = min(len(given), len(true))
-    return len(given) != len(true) and given[: shared - 1] == true[: shared - 1]
 
 
 __all__ = ["Verification", "verify"]

@@ -75,6 +75,7 @@ def test_ctrl_c_stops_a_command_with_a_word(tmp_path: Path) -> None:
     [
         (("scan", "shop.t", "--version", "x"), 2, "integer. Try `moulin scan --help`."),
         (("scan", "shop.t", "--tail"), 2, "No such option: --tail. Try `moulin scan --help`."),
+        (("table", "shwo"), 2, "No such command 'shwo'. Did you mean 'show'? Try `moulin table --help`."),
         (("table", "frob"), 2, "No such command 'frob'. Try `moulin table --help`."),
         (("gc", "--history-keep", "-5"), 1, "must be zero seconds or more, not -5.0."),
         (("gc", "--orphan-grace", "nan"), 1, "must be zero seconds or more, not nan."),

@@ -10,7 +10,7 @@ its table and number, each segment number must be allocated and free, and every 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 from uuid import UUID
@@ -133,8 +133,7 @@ def check_segment(table_id: UUID, facts: SegmentFacts) -> None:
     if facts.seq_min is not None and facts.seq_max is not None:
         _within(facts.seq_min, 0, MAX_COUNT, where, "seq_min")
         _within(facts.seq_max, 0, MAX_COUNT, where, "seq_max")
-    for column in facts.columns:
-        _check_column(column, where)
+    _check_columns(facts.columns, where)
     if len({column.field_id for column in facts.columns}) != len(facts.columns):
         raise InvalidInput(f"The facts of {where} describe a column twice.")
     for first, second in pairwise((0, *facts.split_offsets, facts.size)):
@@ -173,14 +172,21 @@ def _check_inline(facts: SegmentFacts, where: str) -> None:
         raise InvalidInput(f"The size or the SHA-256 of {where} does not match its inline bytes.")
 
 
-def _check_column(column: ColumnFacts, where: str) -> None:
+def _check_columns(columns: Iterable[ColumnFacts], where: str) -> None:
+    for c in columns:
+        fits = 1 <= c.field_id <= _MAX_FIELD_ID and 0 <= c.nulls <= c.values <= MAX_COUNT and 0 <= c.size <= MAX_COUNT
+        short = len(c.lower or b"") <= _MAX_BOUND and len(c.upper or b"") <= _MAX_BOUND
+        if not fits or not short or not 0 <= (c.nans or 0) <= c.values:
+            _refuse_column(c, where)
+
+
+def _refuse_column(column: ColumnFacts, where: str) -> None:
     counts = column.values, column.nulls, column.nans or 0, column.size
     if not 1 <= column.field_id <= _MAX_FIELD_ID or min(counts) < 0 or max(counts) > MAX_COUNT:
         _refuse_counts(column, where)
     if column.nulls > column.values or (column.nans or 0) > column.values:
         raise InvalidInput(f"Field {column.field_id} of {where} has more nulls or NaNs than values.")
-    if len(column.lower or b"") > _MAX_BOUND or len(column.upper or b"") > _MAX_BOUND:
-        raise InvalidInput(f"A bound of field {column.field_id} of {where} has more than {_MAX_BOUND} bytes.")
+    raise InvalidInput(f"A bound of field {column.field_id} of {where} has more than {_MAX_BOUND} bytes.")
 
 
 def _refuse_counts(column: ColumnFacts, where: str) -> None:
@@ -210,8 +216,7 @@ def _check_column_file(table_id: UUID, file: ColumnFile) -> None:
         raise InvalidInput(f"The SHA-256 of {file.path} has {_HASH_BYTES} bytes, not {len(file.sha256)}.")
     if not file.fields or len(set(file.fields)) != len(file.fields):
         raise InvalidInput(f"{file.path} has columns, and each of them once.")
-    for column in file.columns:
-        _check_column(column, file.path)
+    _check_columns(file.columns, file.path)
 
 
 def _check_compaction(table_id: UUID, operation: Compact) -> None:

@@ -190,7 +190,7 @@ def named(key: NameOrId) -> sa.ColumnElement[bool]:
 
 
 def entries(connection: sa.Connection, database: NameOrId) -> list[TableEntry]:
-    """The entries for unopened tables in a list of tables."""
+    """What a list of tables says of those that are not opened yet: their counts are those of the branch's version."""
     rows = {row.source_id: row for row in unopened(connection, in_database(database))}
     sources = connection.execute(sa.select(s.tables).where(s.tables.c.id.in_(list(rows)))).all() if rows else []
     return [
@@ -200,9 +200,17 @@ def entries(connection: sa.Connection, database: NameOrId) -> list[TableEntry]:
             name=rows[source.id].name,
             database_id=rows[source.id].database_id,
             tombstone=None,
+            **_counts(connection, source, rows[source.id].version),
         )
         for source in sources
     ]
+
+
+def _counts(connection: sa.Connection, source: Any, version: int) -> dict[str, Any]:
+    if version >= source.head_version:
+        return {}
+    counts = clones.sums(connection, source, version)
+    return {"head_version": version, **{name: counts[name] for name in ("segments", "rows", "bytes")}}
 
 
 def open_table(draft: Draft, row: Any) -> None:

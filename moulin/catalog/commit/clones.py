@@ -59,7 +59,7 @@ def clone(
     parent = databases.find_parent(connection, database)
     require_free_name(connection, parent, name)
     table_id, base = table_id or new_id(), _base(row, at)
-    sums, last_id = _sums(connection, row, at), state.last_column_id
+    counts, last_id = sums(connection, row, at), state.last_column_id
     connection.execute(
         s.tables.insert().values(
             id=table_id,
@@ -86,7 +86,7 @@ def clone(
             deltas=0,
             base_id=base.table_id,
             base_version=base.version,
-            **sums,
+            **counts,
         )
     )
     for source in tables.SETTINGS.values():
@@ -125,21 +125,20 @@ def _base(row: Any, version: int) -> bases.Level:
     return bases.levels(row, version)[-1]
 
 
-def _sums(connection: sa.Connection, row: Any, version: int) -> dict[str, int]:
+def sums(connection: sa.Connection, row: Any, version: int) -> dict[str, int]:
     """Segments, rows, bytes and inline segments at a version; at the newest they are known."""
+    names = ("segments", "rows", "bytes", "inline")
     if version >= row.head_version:
-        return {name: getattr(row, name) for name in ("segments", "rows", "bytes", "inline")}
-    spans = [
-        span
-        for level in bases.levels(row, version)
-        for span in connection.execute(select_spans().where(*bases.in_level(s.segment_spans, level)))
-    ]
-    return {
-        "segments": len(spans),
-        "rows": sum(span.rows - span.deleted for span in spans),
-        "bytes": sum(span.size for span in spans),
-        "inline": sum(bool(span.inline) for span in spans),
-    }
+        return {name: getattr(row, name) for name in names}
+    found = dict.fromkeys(names, 0)
+    for level in bases.levels(row, version):
+        p = select_spans().where(*bases.in_level(s.segment_spans, level)).subquery()
+        inline = sa.func.sum(sa.case((p.c.inline.is_(True), 1), else_=0))
+        live = sa.func.sum(p.c.rows - p.c.deleted)
+        query = sa.select(sa.func.count(), live, sa.func.sum(p.c.size), inline)
+        for name, number in zip(names, connection.execute(query).one(), strict=True):
+            found[name] += int(number or 0)
+    return found
 
 
 def _copy_regions(draft: Draft, source_id: UUID, table_id: UUID) -> None:

@@ -254,8 +254,7 @@ def _add(
     segment_rows, span_rows = [], []
     for facts in added:
         live = LiveSegment(facts, first_row_id, sequence, version, stored.get(facts.number))
-        ref = codec.segment_to_ref(live, codec.ADDED)
-        change.manifest.data_files.append(ref)
+        ref = codec.segment_to_ref(live, codec.ADDED, change.manifest.data_files.add)
         partition_id = partitions[facts.spec_id, facts.partition]
         segment_rows.append(segment_row(change.table_id, ref, partition_id))
         k = time_class(facts.time_min, facts.time_max)

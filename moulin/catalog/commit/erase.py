@@ -5,7 +5,7 @@ of every table that shares them. So no version gains or loses a segment, journal
 of older versions looks as if the rows had never existed. Segments without remaining rows are removed.
 """
 
-# Decisions: docs/decisions/0440
+# Decisions: docs/decisions/0440, docs/decisions/0680
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from moulin.catalog.objects import tables
 from moulin.catalog.segments import bases, column_sets, key_indexes
-from moulin.catalog.segments.live import time_class
+from moulin.catalog.segments.live import decode_partition, encode_partition, time_class
 from moulin.catalog.segments.sql_rows import select_spans, vector_row
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft
@@ -30,7 +30,8 @@ from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.facts import ColumnFile, SegmentFacts, VectorFacts
 from moulin.model.ids import new_snapshot_id
-from moulin.model.operations import Kind
+from moulin.model.operations import Kind, RegionUse
+from moulin.model.region_spec import erased_value, is_erased
 from moulin.storage import paths
 
 
@@ -42,7 +43,8 @@ class PreparedErase:
     `owners` are the tables whose folders contain the vectors. `removed` are segments without remaining rows. All
     segments that tables of the `family` had at `read_version` were searched, and newer ones in `examined`, each with
     the number of its set of column files. `partitions` are those without segments then. `sources` are the files that
-    were read, by segment. `columns` are the column files of the segments, by the paths that they had.
+    were read, by segment. `columns` are the column files of the segments, by the paths that they had. `held` are
+    regions with empty logs, by table.
     """
 
     id: UUID
@@ -58,6 +60,7 @@ class PreparedErase:
     owners: Mapping[tuple[int, int], UUID]
     removed: frozenset[int]
     outline: str
+    held: Mapping[UUID, Collection[RegionUse]]
 
 
 @dataclass(slots=True)
@@ -110,6 +113,8 @@ def apply(draft: Draft, prepared: PreparedErase) -> Erased:
     _drop_tasks(connection, changed)
     _drop_projections(connection, prepared.family, done)
     _clean_summaries(connection, prepared.family)
+    for row in rows.values():
+        _forget_regions(draft, row, prepared, done.erasure)
     done.erasure.segments.extend(map(scrubbing.describe, prepared.segments))
     done.erasure.removed.extend(sorted(prepared.removed))
     done.erasure.deleted.extend(sorted(done.files))
@@ -312,10 +317,33 @@ def _drop_projections(connection: sa.Connection, family: Collection[UUID], done:
         connection.execute(table.delete().where(table.c.table_id.in_(family)))
 
 
+def _forget_regions(draft: Draft, row: Any, prepared: PreparedErase, erasure: pb.Erasure) -> None:
+    """Values of regions may be values of keys: those of regions without rows go. The next such key has a new region."""
+    connection, r, g = draft.connection, s.regions, s.segments
+    mine, epochs = r.c.table_id == row.id, {use.number: use.epoch for use in prepared.held.get(row.id, ())}
+    named = sa.select(g.c.region).where(g.c.table_id.in_(prepared.family))
+    for region in connection.execute(sa.select(r).where(mine, r.c.number > 0, r.c.number.not_in(named))).all():
+        if is_erased(decode_partition(region.value)):
+            continue
+        if region.owner and epochs.get(region.number) != region.epoch:
+            continue  # its log may hold rows
+        value, epoch = encode_partition(erased_value(region.number)), region.epoch + 1
+        connection.execute(
+            r.update().where(mine, r.c.number == region.number).values(value=value, epoch=epoch, owner="")
+        )
+        erasure.regions.add(table=row.id.bytes, number=region.number, value=value)
+        draft.table(row.id).regions.append(
+            pb.Region(
+                number=region.number, value=value, epoch=epoch, covered=region.covered, generation=region.generation
+            )
+        )
+
+
 def _clean_summaries(connection: sa.Connection, family: Collection[UUID]) -> None:
     c = s.table_commits
     kept = sa.select(c.c.table_id, c.c.version, c.c.ordinal, c.c.summary).where(c.c.table_id.in_(family))
-    kept = kept.where(sa.cast(c.c.summary, sa.String).like('%"where"%'))
+    text = sa.cast(c.c.summary, sa.String)
+    kept = kept.where(text.like('%"where"%') | text.contains(f'"{scrubbing.PARTITIONS}', autoescape=True))
     for row in connection.execute(kept).all():
         clean = scrubbing.clean_summary(row.summary)
         if clean != row.summary:

@@ -23,7 +23,7 @@ from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import Fenced, InvalidInput, NotFound
 from moulin.formats import messages as pb
 from moulin.model.entities import Region, TableState
-from moulin.model.region_spec import RegionSpec, changed_at, retired_up_to, with_spec
+from moulin.model.region_spec import RegionSpec, changed_at, is_erased, retired_up_to, with_spec
 
 RECOVERED = "a catalog that was lost"  # the owner of regions after a recovery: their logs are read
 EPOCH_JUMP = 1 << 20  # added by a recovery: more claims than a lost catalog can have made unnoticed
@@ -91,7 +91,7 @@ def claim(pool: Pool, table_id: UUID, number: int, owner: str) -> Region:
         if row is None:
             raise NotFound(f"The table has no region {number}: request a region number first.")
         table = find_by_id(connection, table_id)  # after the update: a change of the spec updates the region, too
-        if number <= retired_up_to(table.properties):
+        if number <= retired_up_to(table.properties) or is_erased(decode_partition(row.value)):
             raise Fenced(f"The regions of {table.name} have changed: open the table again.")
         return to_region(row)
 
@@ -238,7 +238,7 @@ def recovered(table_id: UUID, regions: Iterable[pb.Region]) -> Sequence[dict[str
             "number": region.number,
             "value": region.value,
             "epoch": region.epoch + EPOCH_JUMP,
-            "owner": RECOVERED,
+            "owner": "" if is_erased(decode_partition(region.value)) else RECOVERED,
             "covered": region.covered,
             "generation": region.generation,
         }

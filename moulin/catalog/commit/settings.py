@@ -24,7 +24,6 @@ from moulin.model.operations import AlterSchema, Kind, Operation, SetPartitionin
 from moulin.model.region_spec import HISTORY, RegionSpec
 from moulin.model.region_spec import PROPERTY as REGIONS
 from moulin.model.schema.change import SetRequired
-from moulin.model.schema.documents import schema_to_json
 from moulin.model.schema.values import Schema
 from moulin.model.tags import REF_PREFIX, read_ref
 
@@ -62,7 +61,7 @@ def _alter_schema(change: TableChange, operation: AlterSchema) -> None:
     if any(isinstance(one, SetRequired) for one in operation.changes):
         required.require_filled(change, before, changed)
     fills.alter(change, before, state, operation.changes)
-    tables.store_setting(change.draft, s.table_schemas, change.table_id, changed.schema_id, schema_to_json(changed))
+    tables.store_schema(change.draft, change.table_id, changed)
     change.updates.update(schema_id=changed.schema_id, last_column_id=state.last_column_id)
     indexes.drop_without_column(change, changed)
     change.summary["changes"] = "; ".join(f"{c.action} {c.name}" for c in operation.changes)

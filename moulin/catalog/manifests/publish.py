@@ -76,7 +76,7 @@ class Publisher:
                     self._put(row.path, row.data)
                 if rows:
                     self._look_for_successor(rows[-1].version)
-                    with self._pool.unordered(durable=False) as connection:
+                    with self._pool.repeatable() as connection:
                         connection.execute(s.outbox.delete().where(s.outbox.c.version <= rows[-1].version))
 
     def publish_soon(self) -> None:

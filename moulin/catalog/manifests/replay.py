@@ -127,7 +127,7 @@ class TableReplay:
             if ref.status == codec.DELETED:
                 self._close_span(ref.number, version)
             elif ref.status == codec.ADDED or ref.added_version:
-                if ref.owner and ref.owner == manifest.table.base_id:
+                if self._is_of_base(ref, manifest.table):
                     self._mask(ref.number, version)
                 self._add_segment(ref)
                 self._add_vector(ref, version)
@@ -144,6 +144,15 @@ class TableReplay:
         for row in journal_rows(self._table_id, version, manifest.journals):
             self._insert(s.journals, row)
         return True
+
+    def _is_of_base(self, ref: pb.DataFileRef, state: pb.TableState) -> bool:
+        """Whether the base had the segment when this table began: one of its own, or one that a publish brought it."""
+        if not ref.owner or not state.base_id or ref.owner == state.base_id:
+            return bool(state.base_id) and ref.owner == state.base_id
+        p, at = s.segment_spans, state.base_version
+        mine = sa.and_(p.c.table_id == UUID(bytes=state.base_id), p.c.segment == ref.number)
+        query = sa.select(p.c.segment).where(mine, p.c.added_version <= at, p.c.removed_version > at)
+        return self._connection.execute(query).first() is not None
 
     def _add_past(self, manifest: pb.Manifest) -> None:
         """The versions of older sequence numbers and row ids, from full manifests, and the first manifest of a

@@ -19,7 +19,7 @@ from moulin.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFo
 from moulin.model.entities import BasePath
 from moulin.model.facts import SegmentFacts
 from moulin.model.ids import new_id
-from moulin.model.names import check_base_name
+from moulin.model.names import check_base_name, full_name
 from moulin.model.texts import check_text
 from moulin.storage import paths
 from moulin.storage.bases import is_inside
@@ -82,17 +82,25 @@ def drop(draft: Draft, name: str) -> BasePath:
     g, t = s.segments, s.trash
     below = f"{paths.bases_prefix()}/{found.id}/%"
     named = sa.select(g.c.table_id).where(sa.text(s.IN_BASE_PATH), g.c.path.like(below)).limit(1)
-    table_id = draft.connection.execute(named).scalar()
-    if table_id is not None:
+    if (table_id := draft.connection.execute(named).scalar()) is not None:
         raise FailedPrecondition(
-            f"Base path {name!r} is in use by table {table_id}: delete or compact the rows below it, and let "
-            f"clean-up remove the versions that use it."
+            f"Base path {name!r} is in use by table {_name_of(draft.connection, table_id)}: delete or compact the "
+            f"rows below it, and let clean-up remove the versions that use it."
         )
     if draft.connection.execute(sa.select(t.c.path).where(t.c.path.like(below)).limit(1)).scalar() is not None:
         raise FailedPrecondition(f"Clean-up has files below the base path {name!r} to delete: run `moulin gc` first.")
     draft.lake().purged.append(found.id.bytes)
     draft.connection.execute(s.base_paths.delete().where(s.base_paths.c.id == found.id))
     return found
+
+
+def _name_of(connection: sa.Connection, table_id: UUID) -> str:
+    t, d = s.tables, s.databases
+    query = sa.select(d.c.name.label("database"), t.c.name, t.c.tombstoned_at).join(d, d.c.id == t.c.database_id)
+    row = connection.execute(query.where(t.c.id == table_id)).first()
+    if row is None:
+        return str(table_id)
+    return full_name(row.database, row.name) + (", which was dropped" if row.tombstoned_at is not None else "")
 
 
 def _to_base(row: Any) -> BasePath:
@@ -112,9 +120,12 @@ def remember(connection: sa.Connection, table_id: UUID, digests: Collection[byte
     a = s.adopted_files
     for chunk in chunks(sorted(digests)):
         mine = sa.select(a.c.digest).where(a.c.table_id == table_id, a.c.digest.in_(chunk))
-        known = set(connection.execute(mine).scalars())
-        if new := [{"table_id": table_id, "digest": digest} for digest in chunk if digest not in known]:
-            _REMEMBER.run(connection, *new)
+        _remember(connection, table_id, set(chunk).difference(connection.execute(mine).scalars()))
+
+
+def _remember(connection: sa.Connection, table_id: UUID, digests: Iterable[bytes]) -> None:
+    if new := [{"table_id": table_id, "digest": digest} for digest in sorted(digests)]:
+        _REMEMBER.run(connection, *new)
 
 
 def remembered(connection: sa.Connection, table_id: UUID) -> list[bytes]:
@@ -129,6 +140,8 @@ def known_paths(connection: sa.Connection, table_id: UUID, wanted: Sequence[str]
     a, t = s.adopted_files, s.tables
     base = connection.execute(sa.select(t.c.base_id).where(t.c.id == table_id)).scalar()
     tables = [table_id] if base is None else [table_id, base]
+    if connection.execute(sa.select(a.c.digest).where(a.c.table_id.in_(tables)).limit(1)).first() is None:
+        return []
     by_digest = {file_digest(path): path for path in wanted}
     found: set[bytes] = set()
     for chunk in chunks(sorted(by_digest)):
@@ -163,21 +176,21 @@ def check_added(draft: Draft, table_id: UUID, table: str, added: Iterable[Segmen
 
     With `again`, only current files are rejected. The others are recorded.
     """
-    based = [facts for facts in added if paths.parse_base_path(facts.path) is not None]
+    based = [(facts, found[0]) for facts in added if (found := paths.parse_base_path(facts.path)) is not None]
     if not based:
         return
-    bases = {found[0] for facts in based if (found := paths.parse_base_path(facts.path)) is not None}
+    bases = {base for _, base in based}
     known = set(draft.connection.execute(sa.select(s.base_paths.c.id).where(s.base_paths.c.id.in_(bases))).scalars())
     if unknown := bases - known:
         raise NotFound(f"Base path {min(unknown)} does not exist: it was dropped, or belongs to another lake.")
-    for facts in based:
+    for facts, _ in based:
         if (moved := paths.parse_moved(facts.path)) is not None and moved[1] != draft.lake_uuid:
             raise InvalidInput(f"{facts.path} is a file of another lake.")
-    files = [facts.path for facts in based if facts.adopted is not None]
+    files = [facts.path for facts, _ in based if facts.adopted is not None]
     twice = (_live_paths if again else known_paths)(draft.connection, table_id, files)
     if twice or len(set(files)) != len(files):
         raise known_file(min(twice or files), table)
-    remember(draft.connection, table_id, {file_digest(path) for path in files})
+    (remember if again else _remember)(draft.connection, table_id, {file_digest(path) for path in files})
 
 
 def known_file(path: str, table: str) -> AlreadyExists:

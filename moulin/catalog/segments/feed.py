@@ -221,12 +221,12 @@ def net(pool: Pool, table_id: UUID, since: int, until: int) -> FeedEntry:
     with pool.read() as connection:
         row = tables.find_by_id(connection, table_id)
         require_range(connection, row, since, until)
-        before = tables.load(connection, row, since)
+        sequence, next_row_id = tables.numbers_at(connection, row, since)
         pairs = net_pairs(connection, table_id, since, until)
-        later = _LATER.all(connection, {**within, "sequence": before.last_sequence})
-        commits = tuple(_filled(before.last_sequence, later))
+        later = _LATER.all(connection, {**within, "sequence": sequence})
+        commits = tuple(_filled(sequence, later))
         (stamp,) = _STAMP.first(connection, {"until": until})
-    return FeedEntry(until, stamp, before.next_row_id, pairs, commits)
+    return FeedEntry(until, stamp, next_row_id, pairs, commits)
 
 
 def _filled(last: int, rows: Iterable[Any]) -> Iterator[CommitNumbers]:
@@ -238,8 +238,9 @@ def _filled(last: int, rows: Iterable[Any]) -> Iterator[CommitNumbers]:
 
 def net_pairs(connection: sa.Connection, table_id: UUID, since: int, until: int) -> tuple[FeedSegment, ...]:
     """The segments that differ between two versions of a table."""
-    numbers = {span.segment for span in _touched(connection, table_id, since, until)}
-    return _pairs(connection, table_id, numbers, since, until)
+    spans = _touched(connection, table_id, since, until)
+    older = {span.segment for span in spans if span.added_version <= since}
+    return _pairs(connection, table_id, {span.segment for span in spans}, since, until, older)
 
 
 @dataclass(slots=True)
@@ -292,15 +293,13 @@ def _touched(connection: sa.Connection, table_id: UUID, since: int, until: int) 
     The index `spans_removed` answers all three questions: what closed, what opened and is open, what opened and closed
     later. Only ranges, no lists of versions: SQLite would rather scan than look each of them up.
     """
-    found: dict[int, Any] = {}
-    for query in _TOUCHED:
-        rows = query.all(connection, {"table_id": table_id, "since": since, "until": until})
-        found.update({row.id: row for row in rows})
+    rows = _TOUCHED.all(connection, {"table_id": table_id, "since": since, "until": until})
+    found = {row.id: row for row in rows}
     masked = _masked(connection, table_id, since, until) if base_level(connection, table_id, 0) else []
     return [*found.values(), *masked]
 
 
-def _touching() -> tuple[Prepared, ...]:
+def _touching() -> Prepared:
     p = s.segment_spans
     since: sa.BindParameter[int] = sa.bindparam("since")
     until: sa.BindParameter[int] = sa.bindparam("until")
@@ -316,7 +315,7 @@ def _touching() -> tuple[Prepared, ...]:
     )
     query = sa.select(p.c.id, p.c.segment, p.c.added_version, p.c.removed_version)
     mine = query.where(p.c.table_id == sa.bindparam("table_id"))
-    return tuple(Prepared(mine.where(condition)) for condition in conditions)
+    return Prepared(sa.union_all(*(mine.where(condition) for condition in conditions)))
 
 
 _TOUCHED = _touching()
@@ -333,11 +332,19 @@ def _masked(connection: sa.Connection, table_id: UUID, since: int, until: int) -
 
 
 def _pairs(
-    connection: sa.Connection, table_id: UUID, numbers: Iterable[int], before: int, after: int
+    connection: sa.Connection,
+    table_id: UUID,
+    numbers: Iterable[int],
+    before: int,
+    after: int,
+    older: Collection[int] | None = None,
 ) -> tuple[FeedSegment, ...]:
-    """The segments as two versions see them, where that differs, in order of their numbers."""
+    """The segments as two versions see them, where that differs, in order of their numbers.
+
+    `older` are those that may have been live before, by default any.
+    """
     wanted = sorted(numbers)
-    old = segments.by_number(connection, table_id, wanted, before)
+    old = segments.by_number(connection, table_id, wanted if older is None else sorted(older), before)
     new = segments.by_number(connection, table_id, wanted, after)
     pairs = (FeedSegment(old.get(number), new.get(number)) for number in wanted)
     return tuple(pair for pair in pairs if _vector(pair.before) != _vector(pair.after))

@@ -4,7 +4,7 @@ Every mutation goes through `Pool.write`, which locks the counter row first. So 
 version V was read, nothing with a version <= V appears later. No I/O but SQL happens while the lock is held.
 """
 
-# Decisions: docs/decisions/0002, docs/decisions/0142
+# Decisions: docs/decisions/0002, docs/decisions/0142, docs/decisions/0701
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from moulin.catalog.sql.clock import Clock, SimulatedClock
 from moulin.catalog.sql.creation import create_tables, stamp
 from moulin.catalog.sql.database_errors import reason, translated
 from moulin.catalog.sql.living import InUse, Living, survey
-from moulin.catalog.sql.prepared import Prepared
+from moulin.catalog.sql.prepared import Prepared, execute
 from moulin.config import Config
 from moulin.errors import (
     Closed,
@@ -170,6 +170,16 @@ class Pool:
                     f"The catalog did not confirm the change: {reason(error)}. Its outcome is unknown: check whether "
                     f"it was committed before repeating it."
                 ) from error
+
+    @contextmanager
+    def repeatable(self) -> Iterator[sa.Connection]:
+        """A mutation as of `unordered` that is simply made again when it was lost: in a power cut, or in a crash of
+        the database's server, which this process may outlive.
+        """
+        with self.unordered(durable=False) as connection:
+            if not self.is_sqlite:
+                execute(connection, "SET LOCAL synchronous_commit TO OFF").close()
+            yield connection
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from moulin.cli.query.rows import rows_of
 from moulin.cli.values import moment
 from moulin.errors import InvalidInput, NotFound
-from moulin.model.names import parse_table_name
+from moulin.model.names import full_name, parse_table_name
 from moulin.model.rows.texts import json_text
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ class Tools:
         rows: list[dict[str, Any]] = []
         for name in names:
             rows += (
-                {"name": f"{name}.{one.name}", "kind": "table", "rows": one.rows, "bytes": one.bytes}
+                {"name": full_name(name, one.name), "kind": "table", "rows": one.rows, "bytes": one.bytes}
                 for one in self._lake.tables(name)
             )
-            rows += ({"name": f"{name}.{one.name}", "kind": "view"} for one in self._lake.views(name))
+            rows += ({"name": full_name(name, one.name), "kind": "view"} for one in self._lake.views(name))
         return self._bounded("tables", rows, MOST_TABLES)
 
     def describe(self, name: str) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Tools:
             view = self._lake.view(name)
             found: dict[str, Any] = {"name": name, "kind": "view", "description": view.description}
             if view.query is None:
-                return {**found, "tables": [f"{database}.{member.name}" for member in view.members]}
+                return {**found, "tables": [full_name(database, member.name) for member in view.members]}
             return {
                 **found,
                 "columns": [{"name": one.name, "type": str(one.field_type)} for one in view.query.schema.fields],
@@ -101,8 +101,10 @@ class Tools:
         most = min(max_rows or self._bounds.rows, self._bounds.rows)
         with self._lock:
             schema, batches = self._engine.run(sql, most + 1, self._bounds.seconds)
-        answer = self._bounded("rows", rows_of(batches), most)
-        return {"columns": [{"name": one.name, "type": str(one.type)} for one in schema], **answer}
+        columns = [{"name": one.name, "type": str(one.type)} for one in schema]
+        if len(json_text(columns)) > self._bounds.bytes:
+            raise InvalidInput("The columns alone are more than an answer may have: name fewer of them.")
+        return {"columns": columns, **self._bounded("rows", rows_of(batches), most)}
 
     def _bounded(self, what: str, rows: Iterable[dict[str, Any]], most: int) -> dict[str, Any]:
         """The first rows that fit; `truncated` is true if there are more."""

@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 
 import moulin
+from moulin.console.sql.sizes import require_few_columns, size, that_fits
 from moulin.console.sql.wire import (
     Asked,
     Cancel,
@@ -182,18 +183,19 @@ class Server:
 
     def _rows(self, ask: Run) -> Rows:
         schema, batches = self._engine.run(ask)
-        sink, left, size, cut = pa.BufferOutputStream(), ask.rows, 0, False
+        require_few_columns(schema)
+        sink, left, taken, cut = pa.BufferOutputStream(), ask.rows, 0, False
         more = False
         with pa.ipc.new_stream(sink, schema) as stream:
             for batch in batches:
                 more = batch.num_rows > left
                 part = batch.slice(0, left)
-                room = self._result_bytes - size
-                if part.nbytes > room:
-                    part, cut = _that_fits(part, room), True
+                room = self._result_bytes - taken
+                if size(part) > room:
+                    part, cut = that_fits(part, room), True
                 if part.num_rows:
                     stream.write_batch(part)
-                size, left = size + part.nbytes, left - part.num_rows
+                taken, left = taken + size(part), left - part.num_rows
                 if more or cut:
                     break
         return Rows(ask.id, sink.getvalue().to_pybytes(), more or cut, cut)
@@ -207,15 +209,6 @@ class Server:
                 if part is not None and part != told and id in self._at_work:
                     self._channel.send(Progress(id, part))
                     told = part
-
-
-def _that_fits(batch: pa.RecordBatch, room: int) -> pa.RecordBatch:
-    """The first rows of a batch within this number of bytes."""
-    low, high = 0, batch.num_rows
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if batch.slice(0, middle).nbytes <= room else (low, middle - 1)
-    return batch.slice(0, low)
 
 
 def _plan(id: str, plan: QueryPlan) -> Plan:

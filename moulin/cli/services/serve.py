@@ -137,6 +137,24 @@ def list_access(
     show_rows(rows, as_json, empty="No access tokens; create one with: moulin access create NAME --role ROLE")
 
 
+@access.command("rotate", epilog=examples("moulin access rotate alice --expires-days 30"))
+def rotate_access(
+    context: typer.Context,
+    name: str,
+    expires_days: Annotated[float | None, typer.Option(help="Days until it ends; as before, when left out.")] = None,
+    access_file: AccessFile = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Give a token a new secret, shown once, now; a running server refuses the former one at once."""
+    secret = _file(context, access_file, config).rotate(name, expires_days)
+    if as_json:
+        show_values({"name": name, "secret": secret}, True)
+        return
+    say(f"Access {name} has a new secret. Keep it now; it is not shown again:")
+    print(secret)
+
+
 @access.command("revoke", epilog=examples("moulin access revoke alice"))
 def revoke_access(
     context: typer.Context,

@@ -12,6 +12,7 @@ from moulin.cli.documents import write_document
 from moulin.cli.help import examples
 from moulin.cli.options import All, BranchName, DryRun, Json, open_lake
 from moulin.cli.output import say, say_dropped, show_rows
+from moulin.cli.progress import progress
 from moulin.cli.values import moment
 from moulin.model.entities import Branch
 
@@ -93,7 +94,8 @@ def publish(context: typer.Context, name: BranchName, dry_run: DryRun = False, a
     nothing.
     """
     with open_lake(context) as lake:
-        done = lake.publish(name, dry_run=dry_run)
+        with progress(f"Publishing {name}", quiet=as_json, lake=lake):
+            done = lake.publish(name, dry_run=dry_run)
         rows = [_difference(table) for table in done.tables]
         if as_json:
             write_document({"version": done.version, "dry_run": dry_run, "tables": rows})

@@ -100,6 +100,7 @@ def delete(
             rows = table.scan(where=where).count()
             say(f"{rows:,} rows of {name} match.", as_json, version=None, rows=rows)
             return
-        outcome = table.delete_where(where)
+        with progress(f"Deleting rows of {name}", quiet=as_json, lake=lake):
+            outcome = table.delete_where(where)
         values = {"version": outcome.version, "rows": outcome.rows_deleted}
         say(f"Deleted {outcome.rows_deleted:,} rows of {name}, at version {outcome.version}.", as_json, **values)

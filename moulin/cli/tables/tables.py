@@ -9,7 +9,7 @@ import typer
 
 from moulin.cli.documents import write_document
 from moulin.cli.help import examples
-from moulin.cli.options import All, DatabaseName, Json, Limit, TableName, open_lake, rows_to_read, rows_to_show
+from moulin.cli.options import All, Json, Limit, OneDatabase, TableName, open_lake, rows_to_read, rows_to_show
 from moulin.cli.output import say, say_dropped, show_limited, show_rows, show_values
 from moulin.cli.progress import progress
 from moulin.cli.tables import adoption
@@ -84,12 +84,15 @@ def _column(text: str) -> tuple[str, str, bool]:
     return name, kind.removesuffix("!"), not kind.endswith("!")
 
 
-@app.command("list", epilog=examples("moulin table list shop"))
-def list_all(context: typer.Context, database: DatabaseName, everything: All = False, as_json: Json = False) -> None:
-    """List the tables of a database."""
+@app.command("list", epilog=examples("moulin table list", "moulin table list shop"))
+def list_all(
+    context: typer.Context, database: OneDatabase = None, everything: All = False, as_json: Json = False
+) -> None:
+    """List the tables of a database, or of all."""
     with open_lake(context) as lake:
         rows = [
             {
+                "database": t.database,
                 "name": t.name,
                 "rows": t.rows,
                 "segments": t.segments,
@@ -99,7 +102,9 @@ def list_all(context: typer.Context, database: DatabaseName, everything: All = F
             }
             for t in lake.tables(database, include_dropped=everything)
         ]
-        show_rows(rows, as_json, empty=f"Database {database} has no tables.")
+        show_rows(
+            rows, as_json, empty="There are no tables." if database is None else f"Database {database} has no tables."
+        )
 
 
 @app.command(epilog=examples("moulin table show shop.orders --plot"))
@@ -257,7 +262,8 @@ def clone(
 ) -> None:
     """Create a table with the rows of another table, without copying its files."""
     with open_lake(context) as lake:
-        made = lake.clone_table(source, name, at=_moment_of(at), copy=copy)
+        with progress(f"Cloning {source}", quiet=as_json, lake=lake):
+            made = lake.clone_table(source, name, at=_moment_of(at), copy=copy)
         say(f"Table {name} is a clone of {source}.", as_json, table=name, version=made.state().version)
 
 

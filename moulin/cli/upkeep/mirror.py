@@ -1,5 +1,7 @@
 """`moulin mirror`: copy a lake to another storage root, once or continuously."""
 
+# Decisions: docs/decisions/0721
+
 from __future__ import annotations
 
 import signal
@@ -12,9 +14,11 @@ from rich.text import Text
 
 from moulin.cli.help import examples
 from moulin.cli.options import Json, open_lake, parse_options
-from moulin.cli.output import errors, report
+from moulin.cli.output import errors, report, warn
 from moulin.cli.progress import progress
 from moulin.cli.values import size
+from moulin.errors import MoulinError
+from moulin.lake import Lake
 from moulin.mirror import Mirror, MirrorReport, describe
 
 
@@ -36,11 +40,32 @@ def mirror(
     with open_lake(context) as lake:
         copy = Mirror(lake, target, parse_options(target_option or []) or None)
         if once:
+            _flush(lake)
             with progress(f"Copying to {copy.target.uri}", quiet=as_json) as bar:
                 done = copy.run_once(bar.of)
             report("round", _line(copy, done), as_json, target=copy.target.uri, **describe(done))
+            _warn_of_streams(lake)
             return
         _follow(copy, interval, as_json)
+
+
+def _flush(lake: Lake) -> None:
+    """Commit rows that dead writers left in logs, as a copy has only what versions have."""
+    try:
+        lake.flush()
+    except MoulinError as error:
+        warn(f"The copy lacks rows that were put and not flushed. {error.message}")
+
+
+def _warn_of_streams(lake: Lake) -> None:
+    """The copy has nothing that collectors stored and no version took in."""
+    from moulin.ingest.intake.backlog import backlog
+    from moulin.ingest.intake.lag import lag_of
+
+    streams = [stream for stream in lake.own_catalog().ingest.snapshot().streams if not stream.is_drained]
+    if waiting := sum(lag_of(backlog(lake.store, stream)).objects for stream in streams):
+        what = f"{waiting:,} baby segment{'' if waiting == 1 else 's'} of collectors that no version has taken in"
+        warn(f"The copy lacks {what}. Run `moulin nursery --once`, then copy again.")
 
 
 def _follow(copy: Mirror, interval: float, as_json: bool) -> None:

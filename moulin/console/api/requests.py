@@ -33,6 +33,8 @@ from moulin.table.table import Table
 ROLE = "x-moulin-role"
 OPEN = "none"
 MOST_READS = 4
+MOST_WAITING = 20
+"""How many requests wait for a turn to read. Each of them holds one of the forty threads that answer everybody."""
 _READ_WAIT = 5.0
 READ_SECONDS = 20.0
 """How long rows are read for one request."""
@@ -55,6 +57,7 @@ class Tokens(Protocol):
 
     def tokens(self) -> Sequence[KeptToken]: ...
     def create(self, name: str, role: Role, days: float | None = None) -> str: ...
+    def rotate(self, name: str, days: float | None = None) -> str: ...
     def revoke(self, name: str) -> None: ...
 
 
@@ -98,6 +101,7 @@ class Console:
     functions: Functions | None = None
     boot: str = field(default_factory=lambda: secrets.token_hex(6))
     reads: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_READS))
+    waiting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_WAITING))
 
     @cached_property
     def telemetry(self) -> Telemetry:
@@ -117,13 +121,23 @@ class Console:
             if from_thread.run(request.is_disconnected):
                 raise Unavailable("The client has disconnected.")
 
-        if not self.reads.acquire(timeout=_READ_WAIT):
-            raise Unavailable(f"{MOST_READS} other callers are reading rows: retry in a moment.")
+        self._take_turn()
         try:
             go_on()
             yield go_on
         finally:
             self.reads.release()
+
+    def _take_turn(self) -> None:
+        if self.reads.acquire(blocking=False):
+            return
+        if not self.waiting.acquire(blocking=False):
+            raise Unavailable(f"{MOST_READS} others read rows, and {MOST_WAITING} wait: ask again in a moment.")
+        try:
+            if not self.reads.acquire(timeout=_READ_WAIT):
+                raise Unavailable(f"{MOST_READS} other callers are reading rows: retry in a moment.")
+        finally:
+            self.waiting.release()
 
 
 def takes(role: Role | None) -> dict[str, Any]:

@@ -192,7 +192,7 @@ def list_result(
     part = rows.slice(min(start, rows.num_rows), limit)
     numbered = pa.table([_shown(column) for column in part.columns], names=list(map(str, range(part.num_columns))))
     cutter = Cutter(_LONGEST_CELL)
-    cells = [[cutter.cell(value) for value in row.values()] for row in to_rows(numbered)]
+    cells = [[cutter.cell(value) for value in row.values()] for row in to_rows(numbered, pairs=True)]
     if not part.num_columns:
         cells = [[] for _ in range(part.num_rows)]
     return ResultPage(columns=_columns(rows), start=start, rows=cells, total=rows.num_rows, cut=cutter.cut)

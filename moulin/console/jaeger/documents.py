@@ -34,7 +34,7 @@ def traces_of(found: pa.Table, warnings: list[str]) -> dict[str, Document]:
     """The traces of spans by their ids, each once, with its spans by start."""
     spans = outline(found)
     once = rows_once(spans)
-    spans, rows = spans.take(once), to_rows(found.take(once).select(COLUMNS))
+    spans, rows = spans.take(once), to_rows(found.take(once).select(COLUMNS), pairs=True)
     traces: dict[str, Document] = {}
     processes: dict[tuple[str, ...], str] = {}
     lines = spans.to_pylist()

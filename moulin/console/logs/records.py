@@ -85,7 +85,7 @@ def find(moment: Moment, time: int, digest: str, go_on: GoOn) -> Record:
     shown = records_of(rows.select([*COLUMNS, *moment.time_columns]))
     for index, one in enumerate(shown):
         if one.digest == digest:
-            (values,) = to_rows(rows.slice(index, 1))
+            (values,) = to_rows(rows.slice(index, 1), pairs=True)
             return Record(one.time, digest, one.level, values)
     raise NotFound("This record no longer exists: it was deleted, or its table was cleaned up.")
 
@@ -105,7 +105,7 @@ def around(
 def records_of(rows: pa.Table) -> list[Record]:
     """Rows with the columns of a list, in their order."""
     times: Times = nanos(rows)
-    found = to_rows(rows.select(list(COLUMNS)))
+    found = to_rows(rows.select(list(COLUMNS)), pairs=True)
     return [
         Record(time, _digest(values), level, values)
         for time, level, values in zip(times.tolist(), level_names(rows), found, strict=True)

@@ -24,7 +24,6 @@ from moulin.errors import InvalidInput
 from moulin.model.columns import compute as pc
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import Compare, Condition
-from moulin.model.where.literal import check_unicode
 
 LABELS: Final = ("level", "service_name")
 UNKNOWN_SERVICE: Final = "unknown_service"
@@ -42,11 +41,10 @@ def sanitized(key: str) -> str:
     return "_" + found if found[:1].isdigit() or not found else found
 
 
-def select(moment: Moment, query: LogQuery, start: int, end: int) -> Predicate:
+def select(moment: Moment, query: LogQuery, start: int | None, end: int | None) -> Predicate:
     """What the store can tell of a query; `matching` has the rest."""
     also: list[Condition] = []
     for one in query.matchers:
-        check_unicode(str(one.value))
         if one.operator == "=" and one.label == "service_name" and one.value not in ("", UNKNOWN_SERVICE):
             also.append(Compare(column(moment.schema, "service_name"), "=", str(one.value)))
         elif one.operator == "=" and one.label in ("level", "detected_level") and parse_level(str(one.value)):

@@ -4,13 +4,14 @@ next.
 A child opens the lake itself, with a read-only token. When the server ends, its socket closes, and the child ends too.
 """
 
-# Decisions: docs/decisions/0650
+# Decisions: docs/decisions/0650, docs/decisions/0740
 
 from __future__ import annotations
 
 import logging
 import os
 import queue
+import resource
 import shutil
 import signal
 import socket
@@ -43,12 +44,13 @@ _LAST_BYTES: Final = 2000
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to start a child of an engine, and how many statements it runs at a time."""
+    """How to start a child of an engine, how many statements it runs at a time, and how much memory it may hold."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
     opening: Callable[[], Opening]
     at_once: int = 1
+    memory_bytes: float = float("inf")
 
 
 @dataclass
@@ -150,6 +152,10 @@ class Child:
                 log.warning("a statement did not end when it was cancelled", extra={"engine": self.engine})
                 self._failed = Unavailable(f"{self.engine} was ended, since a statement did not stop: run it again.")
                 self.kill()
+            if resident_bytes(self.process.pid) > self.recipe.memory_bytes:
+                log.warning("a statement took too much memory", extra={"engine": self.engine})
+                self._failed = Unavailable("The statement took too much memory, and was stopped: ask for less at once.")
+                self.kill()
             try:
                 said = inbox.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
@@ -214,6 +220,14 @@ class Child:
         except OSError:
             return ""
         return lines[-1] if lines else ""
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory that a process holds; 0 where the system does not say."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError):
+        return 0
 
 
 def error_of(failed: Failed) -> MoulinError:

@@ -26,7 +26,7 @@ from moulin.formats.segment.foreign import adopted_footer
 from moulin.formats.segment.index_checksums import IndexChecksums
 from moulin.formats.segment.page_bounds import Bounds
 from moulin.formats.segment.page_index import FooterMap, Pages
-from moulin.formats.segment.row_mapping import RowMapping
+from moulin.formats.segment.row_mapping import RowMapping, Stored, numbered
 from moulin.model.columns.arrays import Integers
 from moulin.model.facts import SegmentFacts
 from moulin.model.schema.arrow import Leaf, leaves
@@ -82,6 +82,10 @@ class OpenedFile:
             raise Corrupt(f"{self._name} is damaged: its footer contradicts itself. {RESTORE}")
         return found
 
+    @cached_property
+    def _stored(self) -> Mapping[int, Stored]:
+        return numbered(self.arrow)
+
     @property
     def rows(self) -> int:
         return int(self.metadata.num_rows)
@@ -121,7 +125,7 @@ class OpenedFile:
         found = self._with(schema)
         if columns not in found.mappings:
             found.mappings[columns] = RowMapping(
-                self.arrow, schema, columns, name=self._name, constants=self._constants
+                self.arrow, schema, columns, name=self._name, constants=self._constants, stored=self._stored
             )
         return found.mappings[columns]
 

@@ -24,7 +24,9 @@ def unfolded(context: Context, state: TableState) -> frozenset[int]:
     """The ids of the columns of a version that lie in column files of live segments."""
     shown = {field.field_id for field in state.schema.fields}
     with context.own_catalog().pool.read() as connection:
-        return frozenset(column_sets.fields_at(connection, state.id, state.version) & shown)
+        return frozenset(
+            column_sets.fields_at(connection, state.id, state.version, has_base=state.base_id is not None) & shown
+        )
 
 
 def folded(context: Context, state: TableState) -> TableState:

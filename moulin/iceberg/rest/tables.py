@@ -222,11 +222,13 @@ def loaded(
 ) -> Response:
     """A table's metadata, location and tag as an answer; at `version`, by default now."""
     found = project(lake.context, state.id, version, known=state if version is None else None)
-    body = {**load_result(found, snapshots)}
-    body = body if lent is None else lent.join(body)
     shown = lake.catalog.table_by_id(state.id, found.version) if found.version != state.head_version else state
     tag = etag(lake, shown, found.format_version, snapshots)
     tag = tag if lent is None else lent.tag(tag)
+    if snapshots == "all" and found.data is not None:
+        return _raw(found.location, found.data, tag, lent)
+    body = load_result(found, snapshots)
+    body = body if lent is None else lent.join(body)
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return Response(text.encode(), media_type="application/json", headers={"ETag": tag, **_caching(lent)})
 

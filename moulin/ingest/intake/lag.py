@@ -15,7 +15,8 @@ _NANOS = 1_000_000_000
 class StreamLag:
     """What waits of one stream, behind a gap, too.
 
-    `oldest_at` is when the oldest before a gap was stored, in Unix nanoseconds; 0 for none.
+    `oldest_at` and `newest_at` are when the oldest and the newest before a gap were stored, in Unix nanoseconds; 0 for
+    none.
     """
 
     stream_id: UUID
@@ -24,6 +25,7 @@ class StreamLag:
     stored_bytes: int = 0
     oldest_at: int = 0
     gap: Gap | None = None
+    newest_at: int = 0
 
     @property
     def takeable(self) -> int:
@@ -47,6 +49,7 @@ def lag_of(one: Backlog, frontier: int | None = None) -> StreamLag:
         sum(baby_segment.size for baby_segment in waiting) + (one.gap.stored_bytes if one.gap else 0),
         min((baby_segment.ingest_time for baby_segment in waiting), default=0),
         one.gap,
+        max((baby_segment.ingest_time for baby_segment in waiting), default=0),
     )
 
 

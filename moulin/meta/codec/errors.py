@@ -110,8 +110,19 @@ def from_rpc_error(error: grpc.RpcError) -> MoulinError:
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return errors.Unavailable("The server did not answer in time: the outcome of the call is unknown.")
     if code is grpc.StatusCode.UNAVAILABLE:
-        return errors.Unavailable(f"The server cannot be reached: {text or 'no answer'}. Retry.")
+        return errors.Unavailable(f"The server cannot be reached: {text or 'no answer'}. {_advice(text)}")
     return _BY_CODE.get(code, MoulinError)(text or f"The server answered {code.name}.")
+
+
+def _advice(text: str) -> str:
+    """What to do about a connection that was not made, by gRPC's words for it."""
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return "Give certificate=, a PEM file of the authority that signed the server's certificate."
+    if "WRONG_VERSION_NUMBER" in text:
+        return "The server speaks no TLS: write grpc:// in place of grpcs://."
+    if "Socket closed" in text:
+        return "If the server speaks TLS, write grpcs:// in place of grpc://. Else try again."
+    return "Try again."
 
 
 def _to_json(value: object) -> str:

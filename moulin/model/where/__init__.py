@@ -27,12 +27,12 @@ from moulin.model.columns import compute as pc
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import Computed, leaves
 from moulin.model.schema.values import Schema
-from moulin.model.where.foreign import bind, foreign
+from moulin.model.where.foreign import Hint, bind, foreign
 from moulin.model.where.formula import Term
 
-Where: TypeAlias = "str | pc.Expression | Predicate | None"
-"""What may be passed as `where=`: text or an expression of a user, or a predicate that was made before over the same
-schema. None takes every row."""
+Where: TypeAlias = "str | pc.Expression | Predicate | Hint | None"
+"""What may be passed as `where=`: text or an expression of a user, a predicate that was made before over the same
+schema, or a hint. None takes every row."""
 
 _NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 
@@ -46,6 +46,8 @@ def parse_where(where: Where, schema: Schema, aliases: Mapping[str, str] = _NO_A
         return Predicate.everything(schema)
     if isinstance(where, Predicate):
         return where
+    if isinstance(where, Hint):
+        return Predicate.of(schema, where.condition(schema), str(where.expression))
     if isinstance(where, pc.Expression):
         return Predicate.of(schema, foreign(where, schema), str(where))
     if not isinstance(where, str):
@@ -71,4 +73,4 @@ def parse_term(text: str, schema: Schema, aliases: Mapping[str, str] = _NO_ALIAS
     return Reader(schema, aliases).term(parse_text(text))
 
 
-__all__ = ["Where", "parse_term", "parse_where"]
+__all__ = ["Hint", "Where", "parse_term", "parse_where"]

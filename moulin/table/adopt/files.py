@@ -19,7 +19,7 @@ from moulin.model.entities import BasePath
 from moulin.storage import paths
 from moulin.storage.bases import is_inside
 from moulin.storage.store import ObjectInfo, Store, open_store
-from moulin.table.adopt.kernel import FoundFile
+from moulin.table.adopt.footers import FoundFile
 from moulin.table.adopt.partition import path_values
 from moulin.table.context import Context
 
@@ -238,7 +238,6 @@ def _listed(store: Store, folder: str, root: _Root) -> Iterator[ObjectInfo]:
     for info in store.list(folder):
         below = info.path[len(folder) + 1 :] if folder else info.path
         if matches(below) and not paths.is_temporary(info.path):
-            paths.checked(info.path)
             yield info
 
 
@@ -248,6 +247,9 @@ def _is_parquet(path: str) -> bool:
 
 def _is_hidden(path: str) -> bool:
     """As Spark has it: a part begins with '.' or '_', but for '_name=value'."""
+    rooted = f"/{path}"
+    if "/." not in rooted and "/_" not in rooted:
+        return False
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
 
 
@@ -293,10 +295,10 @@ class _Inside:
     def check(self, path: str) -> None:
         if self._root is None:
             return
-        folder, _, name = path.rpartition("/")
+        folder = path.rpartition("/")[0]
         if folder not in self._folders:
             self._folders[folder] = self._is_inside(os.path.join(self._root, folder))
-        file = os.path.join(self._root, folder, name)
+        file = f"{self._root}/{path}"
         if not self._folders[folder] or (os.path.islink(file) and not self._is_inside(file)):
             raise InvalidInput(
                 f"{path} is a symbolic link out of base path {self._base.name!r}, {self._base.uri}: adopt the file "

@@ -14,7 +14,7 @@ from moulin.errors import InvalidInput, NotFound
 from moulin.storage.store import Store
 from moulin.table.adopt.columns import By
 from moulin.table.adopt.files import found_files
-from moulin.table.adopt.kernel import FoundFile
+from moulin.table.adopt.footers import FoundFile
 from moulin.table.context import Context
 
 Values = Mapping[str, str | None]

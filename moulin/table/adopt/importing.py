@@ -28,9 +28,9 @@ from moulin.model.schema.arrow_reader import columns_from_arrow
 from moulin.table.adopt.adopt import read_segments
 from moulin.table.adopt.delta import LOG, read_delta
 from moulin.table.adopt.files import find_files, folder_of
+from moulin.table.adopt.footers import FoundFile
 from moulin.table.adopt.iceberg_table import newest_metadata, read_iceberg
 from moulin.table.adopt.imported import Imported, Place
-from moulin.table.adopt.kernel import FoundFile
 from moulin.table.adopt.keys import KeyedFiles
 from moulin.table.bulk.drafts import Drafts
 from moulin.table.bulk.writer import BulkPlan, RegionRun

@@ -53,7 +53,7 @@ def overwrite(context: Context, keyed: KeyedTable, data: Any, where: Where) -> O
     batches = list(to_batches(data, schema))  # it may be needed again
 
     def run() -> Outcome:
-        with keyed.held(also=keyed.regions_of(batches)) as (seen, uses):
+        with keyed.held(also=lambda: keyed.regions_of(batches)) as (seen, uses):
             state = seen.state
             draft, numbers = UpsertDraft(), number_source(context)
             kept = () if where is None else seen.segments

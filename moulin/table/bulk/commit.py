@@ -151,7 +151,7 @@ def commit_overwrite(
     drafts = Drafts.of(context, keyed, plan, runs)
 
     def run() -> Outcome:
-        with keyed.held(also=drafts.values) as (seen, uses):
+        with keyed.held(also=lambda: drafts.values) as (seen, uses):
             if where is None:
                 gone = context.catalog.table_entry(keyed.id).rows
                 change = replace(drafts.change(seen.state, uses), kind=Kind.OVERWRITE, everything=True)

@@ -15,7 +15,7 @@ from moulin.model.where import Where
 from moulin.table.context import Context
 from moulin.table.erase import report as reports
 from moulin.table.erase.erase import erase_rows
-from moulin.table.keyed.tables import open_keyed
+from moulin.table.keyed.tables import open_on_any_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ def erase(context: Context, table_id: UUID, where: Where, key: bytes | None) -> 
 def _let_go(stack: ExitStack, context: Context, table_id: UUID) -> None:
     """Give up the regions that this process holds of the tables that may share segments: the server claims them."""
     mine = _root(context, table_id)
-    for one in sorted(context.keyed):
-        if (keyed := open_keyed(context, one)) is not None and _root(context, one) == mine:
+    for one in sorted({table_id for line in context.lines for table_id in line.keyed}):
+        if (keyed := open_on_any_line(context, one)) is not None and _root(context, one) == mine:
             stack.enter_context(keyed.given_up())
 
 

@@ -51,11 +51,13 @@ class RegionHolder(KeyedReader):
             self.refresh()
             if not self.spec.owns(value):
                 raise self._divided()
+            region = None
             try:
-                writer = self._claim(self._context.catalog.region(self.id, value))
+                region = self._context.catalog.region(self.id, value)
+                writer = self._claim(region)
             except (Fenced, InvalidInput) as error:
                 self.refresh()
-                if not self.spec.owns(value):
+                if not self.spec.owns(value) or self._is_another(region, value):
                     raise self._divided() from error
                 raise
             self._regions[value] = writer
@@ -72,6 +74,10 @@ class RegionHolder(KeyedReader):
             if writer.oldest() is not None:
                 self._background.wake()
             return writer
+
+    def _is_another(self, region: Region | None, value: tuple[bytes | None, ...]) -> bool:
+        """Whether keys have another region than before: an erase made a region without rows lose its value."""
+        return region is not None and self._context.catalog.region(self.id, value).number != region.number
 
     def _divided(self) -> Divided:
         return Divided(f"The regions of {self._seen.state.full_name} changed during the write: retry.")

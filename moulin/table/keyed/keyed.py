@@ -137,30 +137,22 @@ class KeyedTable(LogSettler):
         self,
         values: Sequence[tuple[bytes | None, ...]] | None = None,
         *,
-        also: Sequence[tuple[bytes | None, ...]] = (),
+        also: Callable[[], Iterable[tuple[bytes | None, ...]]] = tuple,
         reserved: bool = False,
         may_go: bool = False,
     ) -> Iterator[tuple[KeyedVersion, list[RegionUse]]]:
-        """Hold regions, all known ones (and those in `also`) unless `values` says which: writes wait, all is flushed.
+        """Hold regions, all known ones unless `values` says which: writes wait, all is flushed.
 
-        Regions that this process did not write before are claimed, and given up afterwards. One that is `reserved` is
-        held while others may call: a change that another one holds up for `lock_seconds` is a Conflict, and other
-        changes from this thread are refused until it ends. The change may drop the table if it `may_go`.
+        To all known ones come those that `also` gives. Regions that this process did not write before are claimed, and
+        given up afterwards. One that is `reserved` is held while others may call: a change that another one holds up
+        for `lock_seconds` is a Conflict, and other changes from this thread are refused until it ends. The change may
+        drop the table if it `may_go`.
         """
         with self._alone(reserved), ExitStack() as stack:
-            self.refresh()
-            spec = self.spec
-            known = {region.value for region in self._context.catalog.regions(self.id) if spec.owns(region.value)}
-            own = {value for value in also if spec.owns(value)} | ({spec.sole} if spec.sole is not None else set())
-            wanted = sorted({*known, *own} if values is None else set(values), key=repr)
-            self._background.ending = False  # temporary claims are possible after a close too
-            writers = []
-            for value in wanted:
-                borrowed = value not in self._regions
-                writer = self._patiently(value)
-                if borrowed:
-                    stack.callback(self._give_up, value)
-                writers.append(writer)
+            if values is None:
+                writers = self._as_divided(lambda: self._hold(self._known(also), stack))
+            else:
+                writers = self._hold(values, stack)
             for writer in writers:
                 stack.enter_context(writer.paused())
             for writer in writers:
@@ -170,16 +162,38 @@ class KeyedTable(LogSettler):
             with after_commit(), suppress(NotFound) if may_go else nullcontext():
                 self.refresh()
 
+    def _known(self, also: Callable[[], Iterable[tuple[bytes | None, ...]]]) -> set[tuple[bytes | None, ...]]:
+        """The regions that the table has, and those that `also` gives, as its keys are divided now."""
+        self.refresh()
+        known = {region.value for region in self._context.catalog.regions(self.id)}
+        sole = set() if self.spec.sole is None else {self.spec.sole}
+        return {value for value in {*known, *also()} if self.spec.owns(value)} | sole
+
+    def _hold(self, values: Iterable[tuple[bytes | None, ...]], stack: ExitStack) -> list[RegionWriter]:
+        """The writers of regions. Those that this process did not write before are given up when `stack` ends."""
+        self.refresh()
+        self._background.ending = False  # temporary claims are possible after a close too
+        writers = []
+        for value in sorted(set(values), key=repr):
+            borrowed = value not in self._regions
+            writers.append(self._patiently(value))
+            if borrowed:
+                stack.callback(self._give_up, value)
+        return writers
+
     @contextmanager
-    def emptied_logs(self) -> Iterator[None]:
+    def emptied_logs(self) -> Iterator[Sequence[RegionUse]]:
         """Hold all regions: everything is flushed, their logs hold nothing that is in segments, and rows are not kept
-        in memory. Fenced when another process has the table open for puts.
+        in memory. Fenced when another process has the table open for puts. Afterwards no region is held.
         """
-        with self.held():
+        with self.held() as (_, uses):
             self._context.own_catalog().publisher.publish()  # if the catalog is lost, manifests have the rows
             for writer in list(self._regions.values()):
                 writer.shed()
-            yield
+            try:
+                yield uses
+            finally:  # a region may have lost its value, so the next write asks the catalog
+                self._end_held({use.number for use in uses})
         self._lookup.forget_rows()
 
     @contextmanager
@@ -244,7 +258,7 @@ class KeyedTable(LogSettler):
             if self._sole is not None and self._sole.region.number in numbers:
                 self._sole = None
             for writer in ended.values():
-                writer.close()
+                self._end(writer)
 
     def _require_published(self, version: int) -> None:
         """Wait until manifests have all up to a version: should the catalog be lost, logs need not have it."""
@@ -289,12 +303,16 @@ class KeyedTable(LogSettler):
         schema = (foreseen or self.refresh().state).schema
         batches: Iterable[pa.RecordBatch] = to_batches(data, schema)
         draft = UpsertDraft()
-        if self.spec.sole is not None:
-            values = [self.spec.sole]
-        else:  # which regions to hold is known only when all rows were seen
-            batches = list(batches)
-            values = self.regions_of(batches)
-        with self.held(values) as (seen, uses):
+
+        def hold() -> tuple[KeyedVersion, list[RegionUse]]:
+            nonlocal batches
+            if (sole := self.spec.sole) is not None:
+                return stack.enter_context(self.held([sole]))
+            batches = list(batches)  # which regions to hold is known only when all rows were seen
+            return stack.enter_context(self.held(self.regions_of(batches)))
+
+        with ExitStack() as stack:
+            seen, uses = self._as_divided(hold)
             numbers, state = number_source(self._context), foreseen or seen.state
             for piece in pieces(batches, schema, self.config.append_segment_bytes):
                 rows = to_schema(piece, schema, state.schema)

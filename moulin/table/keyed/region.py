@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _encode = msgspec.msgpack.Encoder(uuid_format="bytes").encode
 _SLOWED = 0.1  # seconds that a writer waits, at most, while it is not stopped
+_CLOSED = "The table was closed; open it again with lake.table(...)."
 _LOOK_CLOSER = (msgspec.MsgspecError, TypeError, ValueError, OverflowError)
 
 
@@ -183,6 +184,8 @@ class RegionWriter:
                 batches = list(to_batches(rows, record.schema))
             except InvalidInput:
                 self._refresh()  # another process may have changed the schema
+                if self._closed:
+                    raise Closed(_CLOSED) from None  # and the schema that this writer knows may be an earlier one
                 if self._record is record:
                     raise
                 self.put_rows(rows, look_closer=look_closer)
@@ -375,7 +378,7 @@ class RegionWriter:
         """Wait while writes are paused; raise if they are rejected. REQUIRES: lock is held."""
         while self._blocked:
             if self._closed:
-                raise Closed("The table was closed; open it again with lake.table(...).")
+                raise Closed(_CLOSED)
             if self._failure is not None:
                 raise self._failure
             if self._paused:

@@ -37,6 +37,11 @@ def open_keyed(context: Context, table_id: UUID) -> KeyedTable | None:
     return found
 
 
+def open_on_any_line(context: Context, table_id: UUID) -> KeyedTable | None:
+    """The keyed table of this id, if this process has used it on main or on a branch before."""
+    return next(filter(None, (open_keyed(one, table_id) for one in list(context.lines))), None)
+
+
 def flush_keyed(context: Context) -> dict[UUID, Exception]:
     """Commit what this process put, and what others left in the logs of any table, so that other engines see it.
 

@@ -44,11 +44,11 @@ class Arrivals:
 
     foreign: Mapping[int, int] | None = None
 
-    def __init__(self, context: Context, state: TableState, schema_id: int) -> None:
+    def __init__(self, context: Context, state: TableState, schema_id: int, verify: str) -> None:
         self.context, self.state, self.store = context, state, context.store
         self.schema_id, self.schema = schema_id, state.schemas[schema_id]
         self.folder: Folder = TableFolder(context, state)
-        self.verify = trust.mode(context.config, state.properties)
+        self.verify = verify
         self.leftovers: list[str] = []
 
     def _reserve(self, count: int) -> range:

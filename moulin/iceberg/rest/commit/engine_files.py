@@ -94,11 +94,11 @@ class TableFolder(Folder):
         self.location = table_location(context.store, state)
 
     def path(self, where: object) -> str:
-        if isinstance(where, str):
+        if isinstance(where, str) and not any(where.startswith(root + self._table) for root in self._roots):
             if (based := self.based(where)) is not None:
                 return based
             for root in self._roots:
-                if where.startswith(root) and not where.startswith(root + self._table):
+                if where.startswith(root):
                     path = paths.checked(where.removeprefix(root))
                     if self._is_beside(path):
                         return path
@@ -173,6 +173,8 @@ def read_manifests(folder: Folder, manifests: Sequence[Json]) -> Entries:
             if record["status"] == DELETED:
                 continue
             file = record["data_file"]
+            if file.get("key_metadata") is not None:
+                raise Unsupported(f"{file['file_path']} is encrypted: this catalog keeps no keys to read it with.")
             content = file.get("content") or 0
             if content == 2:
                 found.equality[file["file_path"]] = DataFile(file, record["status"], spec_id, names)

@@ -36,23 +36,24 @@ from moulin.table.context import Context
 class Taken:
     """What a snapshot does to the table, and the engine's files that are not needed once it is committed.
 
-    `believed` says that not every file was read.
+    `believed` says that not every file was read, `read` that some were.
     """
 
     operation: DataOperation | None
     leftovers: tuple[str, ...]
     believed: bool = False
+    read: bool = False
 
 
 def take_in(
-    context: Context, state: TableState, base: Json | None, snapshot: Json, schema_id: int, *, replaces: bool = False
+    context: Context, state: TableState, base: Json | None, snapshot: Json, verify: str, *, replaces: bool = False
 ) -> Taken:
     """Read a snapshot that follows `base`, a snapshot of the table at `state`, and copy what it brings.
 
-    `state` has the schemas and specs that the commit makes current; `schema_id` is the one that files are read with.
+    `state` has the schemas and specs that the commit makes current; `verify` says which files are read.
     With `replaces`, what the table has goes.
     """
-    intake = Intake(context, state, schema_id)
+    intake = Intake(context, state, state.schema_id, verify)
     intake.replaces = replaces
     return intake.run(base, snapshot)
 
@@ -64,8 +65,8 @@ def copy_in(
 
     `specs` leads from ids of its partition specs to the table's own. None when it has no rows.
     """
-    intake = Intake(context, state, state.schema_id)
-    intake.folder, intake.foreign, intake.verify = folder, specs, trust.ALL
+    intake = Intake(context, state, state.schema_id, trust.ALL)
+    intake.folder, intake.foreign = folder, specs
     return intake.run(None, snapshot).operation
 
 
@@ -112,7 +113,7 @@ class Intake(Arrivals):
                 everything=True,
             )
             self.leftovers += [self.folder.path(record["file_path"]) for record in deletes]
-            return Taken(operation, tuple(dict.fromkeys(self.leftovers)), self._believes(len(came)))
+            return self._taken(operation, len(came))
         kind: type[DataOperation] = Overwrite
         leaving = tuple(_expected(segment) for segment in (*removed.values(), *whole))
         if not leaving and not vectors:
@@ -128,10 +129,11 @@ class Intake(Arrivals):
         self.leftovers += [self.folder.path(record["file_path"]) for record in deletes]
         # A snapshot without changes is still a version, because its summary may matter.
         empty = self.foreign is not None and not added
-        return Taken(None if empty else operation, tuple(dict.fromkeys(self.leftovers)), self._believes(len(came)))
+        return self._taken(None if empty else operation, len(came))
 
-    def _believes(self, files: int) -> bool:
-        return not all(trust.is_read(self.verify, at) for at in range(files))
+    def _taken(self, operation: DataOperation | None, files: int) -> Taken:
+        read = [trust.is_read(self.verify, at) for at in range(files)]
+        return Taken(operation, tuple(dict.fromkeys(self.leftovers)), not all(read), any(read))
 
     def _entries(self, base: Json | None, snapshot: Json) -> tuple[Entries, Entries]:
         """The live files of the manifests that only the base has, and of those that only the snapshot has."""

@@ -20,6 +20,7 @@ from pyroaring import BitMap64
 from moulin.errors import Fenced, InvalidInput
 from moulin.formats import deletion_vector
 from moulin.iceberg.format.json import Json
+from moulin.iceberg.rest.commit import trust
 from moulin.iceberg.rest.commit.engine_files import DataFile, checked_partition
 from moulin.iceberg.rest.commit.equality import find_rows, read_deletes
 from moulin.iceberg.rest.commit.intake import Intake
@@ -92,7 +93,7 @@ def take_in_keyed(
 
 class _KeyedIntake(Intake):
     def __init__(self, context: Context, state: TableState, held: Held, until: ExitStack) -> None:
-        super().__init__(context, state, state.schema_id)
+        super().__init__(context, state, state.schema_id, trust.ALL)
         self.held, self.until = held, until
 
     def change(self, base: Json | None, snapshot: Json) -> KeyedTaken:
