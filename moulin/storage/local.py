@@ -4,7 +4,7 @@ Not through obstore: its local store does not sync what it writes, hangs in a fo
 as the system calls below it.
 """
 
-# Decisions: docs/decisions/0030, docs/decisions/0497
+# Decisions: docs/decisions/0030, docs/decisions/0497, docs/decisions/0692
 
 from __future__ import annotations
 
