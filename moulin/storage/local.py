@@ -4,7 +4,7 @@ Does not use obstore: its local store does not sync writes, hangs in a forked ch
 system calls.
 """
 
-# Decisions: docs/decisions/0030, docs/decisions/0497
+# Decisions: docs/decisions/0030, docs/decisions/0497, docs/decisions/0692
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Settings for writing segments by level: small and plain for single rows at level 0, for scans above."""
 
+# Decisions: docs/decisions/0691
+
 from __future__ import annotations
 
 from collections.abc import Mapping

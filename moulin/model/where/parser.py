@@ -9,6 +9,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 
 from moulin.errors import InvalidInput
+from moulin.model.nested_types import MOST, are_too_deep
 from moulin.model.where.literal import check_unicode
 
 MAX_DEPTH = 32
@@ -40,6 +41,8 @@ def parse_text(text: str) -> exp.Expression:
         found = WhereDialect().tokenize(text)
         _check_depth(found)
         trees = WhereDialect().parser().parse_into(exp.Condition, found, text)
+    except InvalidInput:
+        raise
     except TokenError:
         raise InvalidInput(
             f"The where {cut(text)!r} cannot be parsed: a quote or comment is not closed, or x'..' is not hex."
@@ -66,6 +69,8 @@ def _check_depth(found: list[Token]) -> None:
         run = run + 1 if token.token_type in prefixes else 0
         if depth + run > MAX_DEPTH:
             raise InvalidInput(TOO_DEEP)
+    if are_too_deep(found, WhereDialect.Parser.TYPE_TOKENS):
+        raise InvalidInput(f"The where has more than {MOST} types or calls of their names in one another: flatten it.")
 
 
 def _parse_message(text: str, error: ParseError) -> str:
