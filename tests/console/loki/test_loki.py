@@ -268,7 +268,7 @@ def test_labels_series_volume_and_fields_are_listed(loki: httpx.Client, sent: li
         ("{a=~\"(a{1000}){1000}\"}", "A pattern cannot be read"),
         ("{} |= \"\\x\"", "unknown escape"),
         ("{}" + " |= \"a\"" * 60, "at most 50"),
-        ("sum(sum(rate({}[1m])))", "here is one of"),
+        ("sum(sum(rate({}[1m])))", "expected one of"),
         ('{} |= "\\ud800"', "unknown escape"),
         ('{} |~ "\\udfff"', "unknown escape"),
         ('{} | http_route="\\ud800"', "unknown escape"),
