@@ -51,6 +51,7 @@ NAMES = (
     "sql_changes",
     "sql_pruning",
     "spark_deleted",
+    "spark_fill",
     "meta_load",
     "iceberg_projection",
     "iceberg_rest",
@@ -145,7 +146,11 @@ def _parser() -> argparse.ArgumentParser:
         "--case", action="append", default=[], metavar="TEXT", help="of sql_changes only cases with this in their name"
     )
     parser.add_argument(
-        "--peer", action="append", default=[], metavar="NAME", help="of sql_changes and peers only this peer"
+        "--peer",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="of sql_changes, spark_fill and peers only this peer",
     )
     parser.add_argument(
         "--fetched",

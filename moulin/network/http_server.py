@@ -1,4 +1,4 @@
-"""An HTTP server with limits, over an ASGI app. Every HTTP server of Moulin is made here."""
+"""An HTTP server with limits, for an ASGI app. All HTTP servers of Moulin use it."""
 
 # Decisions: docs/decisions/0221
 
@@ -32,7 +32,7 @@ def listen(host: str, port: int, limits: Limits) -> Listener:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
-        raise Unavailable(f"{host}:{port} cannot be listened on: {error.strerror}.") from None
+        raise Unavailable(f"Cannot listen on {host}:{port}: {error.strerror}.") from None
     bound.listen(_BACKLOG)
     return bound
 

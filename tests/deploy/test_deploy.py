@@ -71,6 +71,16 @@ def test_compose_waits_for_services_and_names_volumes_that_there_are() -> None:
     assert set(re.findall(r"\$\{(\w+)", text)) <= given
 
 
+def test_docker_compose_takes_the_file() -> None:
+    plugins = Path("/usr/libexec/docker/cli-plugins/docker-compose")
+    compose = shutil.which("docker-compose") or (str(plugins) if plugins.exists() else None)
+    if compose is None:
+        pytest.skip("docker compose is not installed")
+    words = [compose, "--env-file", ".env.example", "-f", "compose.yaml", "config", "--quiet"]
+    done = subprocess.run(words, cwd=DEPLOY, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_image_is_built_of_what_is_in_the_repository() -> None:
     lines = (DEPLOY / "Containerfile").read_text().replace("\\\n", " ").splitlines()
     extras = set(re.findall(r"\[([a-z,]+)\]", " ".join(lines))[0].split(","))
@@ -81,6 +91,18 @@ def test_the_image_is_built_of_what_is_in_the_repository() -> None:
             assert all((ROOT / name).exists() for name in words[1:-1]), line
     assert json.loads(next(line for line in lines if line.startswith("ENTRYPOINT")).partition(" ")[2]) == ["moulin"]
     assert any(line.startswith("USER ") for line in lines)
+
+
+def test_folders_that_compose_mounts_belong_to_the_user_of_the_image() -> None:
+    """A volume over a folder that the image lacks belongs to root, and no token could be made."""
+    lines = (DEPLOY / "Containerfile").read_text().replace("\\\n", " ")
+    for _, service in ours():
+        for volume in service.get("volumes", ()):
+            assert re.search(rf"install -d -o moulin [^&]*{volume.split(':')[1]}\b", lines), volume
+
+
+def test_a_statement_that_takes_all_memory_does_not_end_the_server() -> None:
+    assert "\nOOMPolicy=continue\n" in (DEPLOY / "systemd" / "moulin-server.service").read_text()
 
 
 def extras_of_the_project() -> set[str]:
@@ -141,6 +163,7 @@ def test_helm_makes_processes_that_start(rendered: list[dict[str, Any]]) -> None
     for document in rendered:
         if document["kind"] == "Service":
             continue
+        assert document["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
         (container,) = document["spec"]["template"]["spec"]["containers"]
         understands(container["args"])
         variables = {one["name"]: one["value"] for one in container["env"]}

@@ -160,5 +160,5 @@ def test_a_kind_of_connection_that_is_not_known_is_an_error(lake: Lake) -> None:
     async def nothing(*_: Any) -> Any:
         raise AssertionError
 
-    with pytest.raises(RuntimeError, match="HTTP only"):
+    with pytest.raises(RuntimeError, match="only HTTP"):
         asyncio.run(app({"type": "smtp", "headers": [], "path": "/"}, nothing, nothing))

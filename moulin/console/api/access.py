@@ -82,11 +82,9 @@ class NewIngestToken(Shape):
 
 def _tokens(console: Console) -> Tokens:
     if console.authority is None:
-        raise FailedPrecondition(
-            "This server asks for no tokens: whoever reaches it may do everything. Set auth to on in [serve]."
-        )
+        raise FailedPrecondition("This server requires no tokens: everyone has full access. Set auth to on in [serve].")
     if console.authority.access is None:
-        raise FailedPrecondition("This server takes tokens of its issuer alone: make and revoke them there.")
+        raise FailedPrecondition("This server accepts only tokens of its issuer: create and revoke them there.")
     return console.authority.access
 
 

@@ -1,4 +1,4 @@
-"""Tables, to change: versions brought back and named, properties, drops, and compactions that are planned."""
+"""Changes of tables: restores, tags, properties, drops, and planned compactions."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def restore(table_id: UUID, asked: RestoreRequest, console: ConsoleOf) -> Restor
     table = table_of(console, table_id, to_change=True)
     head = table.state().head_version
     if asked.expected_version is not None and head != asked.expected_version:
-        raise Conflict(f"Table {table.name} is at version {head} now, not {asked.expected_version}: look again.")
+        raise Conflict(f"Table {table.name} is at version {head} now, not {asked.expected_version}: reload it.")
     done = table.restore(asked.version)
     return Restored(
         version=done.version,

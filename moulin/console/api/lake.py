@@ -1,4 +1,4 @@
-"""The lake as a whole: its figures, what is stuck, what happened last, and where things are."""
+"""The lake as a whole: statistics, problems, recent events, and search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs: streams of collectors and what waits in them, members of the cluster, merge tasks."""
+"""Running work: streams of collectors and their backlog, members of the cluster, merge tasks."""
 
 from __future__ import annotations
 
@@ -239,4 +239,4 @@ def release_task(task_id: UUID, catalog: CatalogOf) -> Released:
 def delete_task(task_id: UUID, catalog: CatalogOf) -> None:
     """Delete a task: its segments stay as they are and are free to be planned again."""
     if not catalog.maintenance.delete_merge_task(task_id):
-        raise NotFound(f"There is no merge task {task_id}; it may be done, or deleted.")
+        raise NotFound(f"Merge task {task_id} does not exist; it may be completed or deleted.")

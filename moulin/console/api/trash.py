@@ -1,4 +1,4 @@
-"""What was dropped and can be brought back, and the branches of the lake."""
+"""Dropped objects that can be resurrected, and the branches of the lake."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def resurrect(object_id: UUID, catalog: CatalogOf) -> Done:
     """Bring a dropped object back under its name. An ingest token takes the role admin."""
     found = next((one for one in catalog.tombstones() if one.id == object_id), None)
     if found is None:
-        raise NotFound("This is not in the trash: it was brought back, or its grace window is over.")
+        raise NotFound("This is not in the trash: it was restored, or its grace period has ended.")
     if found.kind == _TOKEN and caller.get().role < Role.ADMIN:
-        raise PermissionDenied("Bringing an ingest token back takes the role admin: ask for such a token.")
+        raise PermissionDenied("Restoring an ingest token needs the role admin: use a token that has it.")
     if found.kind == _DATABASE:
         catalog.resurrect_database(object_id)
     elif found.kind == _TABLE:

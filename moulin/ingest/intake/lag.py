@@ -1,4 +1,4 @@
-"""How far a stream is behind: what is stored and not in tables, since when, and whether anything holds it up."""
+"""The lag of a stream: what is stored but not in tables, since when, and whether it is stuck."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class StreamLag:
 
     @property
     def takeable(self) -> int:
-        """How many baby segments a nursery could take in now."""
+        """The number of baby segments that a nursery could commit now."""
         return self.objects - (self.gap.objects if self.gap else 0)
 
     def seconds(self, now: int) -> float:
-        """How long the oldest has waited, behind a gap, too; 0 when nothing waits."""
+        """The age of the oldest baby segment, including those behind a gap; 0 without backlog."""
         waiting = [at for at in (self.oldest_at, self.gap.since if self.gap else 0) if at]
         return max(0.0, (now - min(waiting)) / _NANOS) if waiting else 0.0
 
@@ -54,7 +54,7 @@ def lag_of(one: Backlog, frontier: int | None = None) -> StreamLag:
 
 
 def gap_advice(lag: StreamLag) -> str:
-    """What holds a stream up at a gap, and what to do about it. REQUIRES: there is one."""
+    """A message about a stream stuck at a gap, with a remedy. REQUIRES: there is a gap."""
     assert lag.gap is not None
     offset = lag.gap.offset
     return (

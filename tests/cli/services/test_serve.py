@@ -117,7 +117,7 @@ def test_an_unknown_setting_keeps_a_server_from_starting(
 ) -> None:
     run("init")
     (tmp_path / "lake" / "moulin.toml").write_text("[serve]\nport = 1\n")
-    assert "Unknown setting 'port' of [serve]; known are: " in run("serve").err
+    assert "Unknown setting 'port' of [serve]; known settings: " in run("serve").err
     (tmp_path / "lake" / "moulin.toml").unlink()
     monkeypatch.setenv("MOULIN_PIN_SECOND", "1")
     assert "MOULIN_PIN_SECOND" in run("serve").err

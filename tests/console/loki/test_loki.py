@@ -254,7 +254,7 @@ def test_labels_series_volume_and_fields_are_listed(loki: httpx.Client, sent: li
         ('{a="b"', "} is missing"),
         ('{a=b}', "a text in quotes is missing"),
         ('{a~"b"}', "'~\"b\"}' is not served"),
-        ("{} | json", "json, logfmt and other stages are not served"),
+        ("{} | json", "json, logfmt and other stages are not supported"),
         ("{} | logfmt | x=1", "not served"),
         ('{} | line_format "x"', "not served"),
         ("{} | unwrap x", "not served"),
@@ -262,7 +262,7 @@ def test_labels_series_volume_and_fields_are_listed(loki: httpx.Client, sent: li
         ("quantile_over_time(0.9, {} | unwrap x [1m])", "begins with {"),
         ("rate({}[1m]) / 2", "is not served"),
         ("rate({}[1m] offset 5m)", ") is missing"),
-        ("rate({}[5])", "A duration is a number with"),
+        ("rate({}[5])", "A duration must be a number with"),
         ("rate({}[0s])", "too short"),
         ("{} |~ \"(\"", "A pattern cannot be read"),
         ("{a=~\"" + "a" * 2000 + "\"}", "A pattern has at most"),
@@ -270,6 +270,9 @@ def test_labels_series_volume_and_fields_are_listed(loki: httpx.Client, sent: li
         ("{} |= \"\\x\"", "unknown escape"),
         ("{}" + " |= \"a\"" * 60, "at most 50"),
         ("sum(sum(rate({}[1m])))", "here is one of"),
+        ('{} |= "\\ud800"', "unknown escape"),
+        ('{} |~ "\\udfff"', "unknown escape"),
+        ('{} | http_route="\\ud800"', "unknown escape"),
     ],
 )  # fmt: skip
 def test_what_is_not_served_is_refused_with_the_reason(loki: httpx.Client, query: str, said: str) -> None:

@@ -1,4 +1,4 @@
-// The tokens of the server: who may call it, and what.
+// The access tokens of the server.
 
 import { html, useState } from "../vendor/preact.js";
 import { change, may, me, query } from "../api.js";
