@@ -1,4 +1,4 @@
-"""Lakes for programs that run on asyncio, such as application servers: calls run in threads, and the loop goes on.
+"""Moulin for asyncio programs such as application servers: calls run in threads and do not block the event loop.
 
     import moulin.aio
 
@@ -9,9 +9,9 @@
         async for batch in users.scan(where="age > 30"):
             ...
 
-A lake has its own threads, `threads` of them, so as many calls run at once and others wait. Puts that run at once share
-one sync of the log. A call whose task is cancelled still ends, and what it did is done; it is only not waited for.
-What has no method here is run by `lake.run(function, ...)`, on the lake and the tables of `moulin` under `sync`.
+A lake has `threads` threads of its own. That many calls run at once, and others wait. Concurrent puts share
+one sync of the log. If the task of a call is cancelled, the call still completes; only the waiting ends.
+To call anything without a method here, use `lake.run(function, ...)` with the synchronous objects in `sync`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ _THREADS = 16
 
 
 async def connect(uri: str | Path, *, threads: int = _THREADS, **options: Any) -> AsyncLake:
-    """Open a lake; `options` are those of `moulin.connect`."""
+    """Open a lake; `options` are those of `moulin.connect`.
+
+    >>> other = await moulin.aio.connect("./other", threads=4)
+    >>> await other.close()
+    """
     if threads < 1:
         raise InvalidInput(f"A lake needs at least one thread, not {threads}.")
     pool = ThreadPoolExecutor(threads, thread_name_prefix="moulin-aio")
@@ -62,7 +66,7 @@ async def _run(
 
 
 class AsyncLake:
-    """A lake whose methods are awaited. `sync` is the lake itself."""
+    """A lake with awaitable methods. `sync` is the synchronous lake."""
 
     def __init__(self, lake: moulin.Lake, pool: ThreadPoolExecutor) -> None:
         self.sync, self._pool = lake, pool
@@ -79,27 +83,57 @@ class AsyncLake:
         await self.close()
 
     async def run(self, function: Callable[_Given, _Result], *args: _Given.args, **options: _Given.kwargs) -> _Result:
-        """Call a function in a thread of the lake: `await lake.run(lake.sync.publish, "exp")`."""
+        """Call a function in a thread of the lake.
+
+        >>> (await lake.run(lake.sync.create_database, "crm")).name
+        'crm'
+        """
         return await _run(self._pool, function, *args, **options)
 
     async def create_database(self, name: str, *, if_not_exists: bool = False) -> Database:
+        """Create a database.
+
+        >>> (await lake.create_database("web")).name
+        'web'
+        """
         return await self.run(self.sync.create_database, name, if_not_exists=if_not_exists)
 
     async def create_table(self, name: str, schema: Any, **options: Any) -> AsyncTable:
-        """Make a table; `options` are those of `Lake.create_table`."""
+        """Create a table; `options` are those of `Lake.create_table`.
+
+        >>> await lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
+        AsyncTable('shop.users')
+        """
         return AsyncTable(self, await self.run(self.sync.create_table, name, schema, **options))
 
     async def table(self, name: str, *, read_only: bool = False) -> AsyncTable:
+        """Open a table.
+
+        >>> await lake.table("shop.orders")
+        AsyncTable('shop.orders')
+        """
         return AsyncTable(self, await self.run(self.sync.table, name, read_only=read_only))
 
     async def tables(self, database: str | None = None) -> list[TableEntry]:
+        """The tables of a database, or of all.
+
+        >>> [table.name for table in await lake.tables("shop")]
+        ['orders']
+        """
         return await self.run(self.sync.tables, database)
 
     async def flush(self) -> None:
+        """Commit rows that were put into keyed tables.
+
+        >>> await lake.flush()
+        """
         await self.run(self.sync.flush)
 
     async def close(self) -> None:
-        """Close the lake once the calls that are under way have ended."""
+        """Close the lake after all running calls have completed.
+
+        >>> await lake.close()
+        """
         await asyncio.get_running_loop().run_in_executor(None, self._end)
 
     def _end(self) -> None:
@@ -108,7 +142,7 @@ class AsyncLake:
 
 
 class AsyncTable:
-    """A table whose methods are awaited. `sync` is the table itself."""
+    """A table with awaitable methods. `sync` is the synchronous table."""
 
     def __init__(self, lake: AsyncLake, table: Table) -> None:
         self.sync, self._lake = table, lake
@@ -125,48 +159,109 @@ class AsyncTable:
         await self.close()
 
     async def get(self, key: Any) -> dict[str, Any] | None:
+        """The row of a key, or None.
+
+        >>> await users.get("ann")
+        {'name': 'ann', 'age': 41}
+        """
         return await self._lake.run(self.sync.get, key)
 
     async def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
+        """Return the row of each key, or None, in the order of the keys.
+
+        >>> await users.get_many(["bob", "ann"])
+        [None, {'name': 'ann', 'age': 41}]
+        """
         return await self._lake.run(self.sync.get_many, keys)
 
     async def put(self, row: Mapping[str, Any]) -> None:
+        """Insert or replace one row; it is in the log when this returns.
+
+        >>> await users.put({"name": "bob", "age": 7})
+        """
         await self._lake.run(self.sync.put, row)
 
     async def put_batch(self, data: object) -> int:
+        """Insert or replace rows; returns how many.
+
+        >>> await users.put_batch([{"name": "bob", "age": 7}, {"name": "eve", "age": 8}])
+        2
+        """
         return await self._lake.run(self.sync.put_batch, data)
 
     async def delete(self, key: Any) -> None:
+        """Delete the row of a key.
+
+        >>> await users.delete("ann")
+        """
         await self._lake.run(self.sync.delete, key)
 
     async def delete_batch(self, keys: Sequence[Any]) -> None:
+        """Delete the rows of keys.
+
+        >>> await users.delete_batch(["ann", "bob"])
+        """
         await self._lake.run(self.sync.delete_batch, keys)
 
     async def append(self, data: object, *, request_id: str | None = None, evolve: bool = False) -> Outcome:
+        """Commit rows as one version. A table with a key is upserted into.
+
+        >>> (await orders.append([{"id": 2, "amount": 3.0}], request_id="monday")).rows_added
+        1
+        """
         return await self._lake.run(self.sync.append, data, request_id=request_id, evolve=evolve)
 
     async def update(self, set: Mapping[str, object], where: Where = None) -> Outcome:
+        """Change columns of the rows that match.
+
+        >>> (await orders.update({"amount": "amount * 2"}, "id = 1")).rows_updated
+        1
+        """
         return await self._lake.run(self.sync.update, set, where)
 
     async def delete_where(self, where: Where) -> Outcome:
+        """Delete the rows that match.
+
+        >>> (await orders.delete_where("id = 1")).rows_deleted
+        1
+        """
         return await self._lake.run(self.sync.delete_where, where)
 
     async def flush(self) -> int:
+        """Commit what was put; returns the version that has it.
+
+        >>> await users.put({"name": "bob", "age": 7})
+        >>> await users.flush() == users.sync.version
+        True
+        """
         return await self._lake.run(self.sync.flush)
 
     async def count(self, where: Where = None) -> int:
+        """How many rows match.
+
+        >>> await orders.count("amount > 5")
+        1
+        """
         return await self._lake.run(self.sync.count, where)
 
     def scan(self, columns: Sequence[str] | None = None, where: Where = None, **options: Any) -> AsyncScan:
-        """Rows, read when the result is asked for them; `options` are those of `Table.scan`."""
+        """A lazy scan; `options` are those of `Table.scan`.
+
+        >>> await orders.scan(["id"], "amount > 5").to_pylist()
+        [{'id': 1}]
+        """
         return AsyncScan(self._lake, partial(self.sync.scan, columns, where, **options))
 
     async def close(self) -> None:
+        """Close the table: what was put is flushed.
+
+        >>> await users.close()
+        """
         await self._lake.run(self.sync.close)
 
 
 class AsyncScan:
-    """Rows of a table. Each method reads anew, as those of `Scan` do."""
+    """Rows of a table. Each method runs the scan again, as in `Scan`."""
 
     def __init__(self, lake: AsyncLake, make: Callable[[], Scan]) -> None:
         self._lake, self._make = lake, make
@@ -175,7 +270,13 @@ class AsyncScan:
         return self.to_batches()
 
     async def to_batches(self) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Stream the rows. The next batch is read when it is asked for; a loop that is left lets go of the version."""
+        """Stream the rows. Each batch is read on demand; leaving the loop releases the version.
+
+        >>> async def sizes():
+        ...     return [batch.num_rows async for batch in orders.scan()]
+        >>> await sizes()
+        [1]
+        """
         batches = await self._lake.run(lambda: self._make().to_batches())
         try:
             while (batch := await self._lake.run(next, batches, None)) is not None:
@@ -184,21 +285,51 @@ class AsyncScan:
             await asyncio.shield(self._lake.run(batches.close))
 
     async def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table.
+
+        >>> (await orders.scan().to_arrow()).num_rows
+        1
+        """
         return await self._lake.run(lambda: self._make().to_arrow())
 
     async def to_pandas(self) -> pandas.DataFrame:
+        """All rows as a pandas DataFrame.
+
+        >>> (await orders.scan().to_pandas())["amount"].sum()
+        np.float64(9.5)
+        """
         return await self._lake.run(lambda: self._make().to_pandas())
 
     async def to_polars(self) -> polars.DataFrame:
+        """All rows as a polars DataFrame.
+
+        >>> (await orders.scan().to_polars())["amount"].sum()
+        9.5
+        """
         return await self._lake.run(lambda: self._make().to_polars())
 
     async def to_pylist(self) -> list[dict[str, Any]]:
+        """All rows as dictionaries.
+
+        >>> await orders.scan(["id", "customer"]).to_pylist()
+        [{'id': 1, 'customer': 'ann'}]
+        """
         return await self._lake.run(lambda: self._make().to_pylist())
 
     async def head(self, rows: int = 10) -> pa.Table:
+        """The first rows.
+
+        >>> (await orders.scan().head(1)).num_rows
+        1
+        """
         return await self._lake.run(lambda: self._make().head(rows))
 
     async def count(self) -> int:
+        """How many rows.
+
+        >>> await orders.scan(where="id = 1").count()
+        1
+        """
         return await self._lake.run(lambda: self._make().count())
 
 

@@ -12,7 +12,7 @@ from threading import Barrier
 import pytest
 
 import moulin
-from moulin.errors import Closed
+from moulin.errors import Closed, InvalidInput
 from moulin.lake import Lake
 from moulin.table import context as contexts
 
@@ -96,3 +96,8 @@ def test_the_old_name_of_the_way_to_spark_works_and_warns(lake: Lake) -> None:
     with pytest.warns(DeprecationWarning, match=r"Lake\.spark\(\)"):
         engine = lake.engine()
     assert engine is lake.context.spark()
+
+
+def test_an_unknown_setting_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="Unknown setting 'log_snyc'. Did you mean 'log_sync'?"):
+        moulin.connect(tmp_path / "lake", log_snyc="never")  # type: ignore[call-arg]

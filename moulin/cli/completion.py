@@ -1,7 +1,7 @@
-"""`moulin completion`: scripts that have a shell complete commands, options, and names of the lake.
+"""`moulin completion`: shell completion scripts for commands, options, and names in the lake.
 
-The shell asks `moulin` itself, by a variable. Names of databases, tables, views and branches come from the lake that
---lake or MOULIN_LAKE gives; where it cannot be opened, nothing is offered.
+The shell calls `moulin` with an environment variable. Names of databases, tables, views and branches come from the lake
+that --lake or MOULIN_LAKE names; if it cannot be opened, nothing is completed.
 """
 
 # Decisions: docs/decisions/0671
@@ -28,7 +28,7 @@ def register(root: typer.Typer) -> None:
 def completion(
     shell: Annotated[str, typer.Argument(metavar="|".join(SHELLS), autocompletion=lambda: list(SHELLS))],
 ) -> None:
-    """Print a script that has a shell complete commands, options, and the names of databases and tables."""
+    """Print a shell completion script for commands, options, and names of databases and tables."""
     from typer._completion_shared import get_completion_script
 
     if shell not in SHELLS:

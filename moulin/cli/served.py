@@ -1,4 +1,4 @@
-"""What a server has besides its own: the Iceberg REST catalog under /iceberg, the console under / and /api/v1."""
+"""Additional services of a server: the Iceberg REST catalog under /iceberg, the console under / and /api/v1."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Sql:
 
     @staticmethod
     def of(config: Any, storage_options: Mapping[str, str] | None = None) -> Sql:
-        """As the settings of a server say."""
+        """From the settings of a server."""
         names = ("seconds", "rows", "running", "result_bytes", "memory_bytes")
         limits = {name: getattr(config, f"sql_{name}") for name in names}
         return Sql(config.sql, limits, storage_options or {})
@@ -44,7 +44,7 @@ _OF_A_CHILD = 512 * MIB
 
 
 def mount(app: Any, sql: Sql = _USUAL) -> None:
-    """Put both on the app of a server. REQUIRES: the packages of the extra `serve`."""
+    """Mount both on the app of a server. REQUIRES: the packages of the extra `serve`."""
     import_module("moulin.iceberg.rest.app").mount(app)
     statements = _statements(app.state.lake, sql)
     import_module("moulin.console.app").mount(app, _readers, statements, _functions)
@@ -68,7 +68,7 @@ def _functions(engine: str) -> Sequence[str]:
 
 
 def _statements(lake: Lake, sql: Sql) -> Any:
-    """What runs statements; None when no engine may."""
+    """The runner of statements; None if no engine is allowed."""
     wanted = {"off": (), "auto": ("duckdb",), "on": ("duckdb", "pyspark")}[sql.engines]
     engines = [name for name in wanted if importlib.util.find_spec(name) is not None]
     if not engines:
@@ -91,7 +91,7 @@ def _statements(lake: Lake, sql: Sql) -> Any:
 
 
 class _Door:
-    """What children open the lake by: a server of their own, which starts with the first of them."""
+    """The address by which child processes open the lake: a private server, started with the first child."""
 
     def __init__(self, lake: Lake, sql: Sql, limits: Any) -> None:
         self._lake, self._sql, self._limits = lake, sql, limits

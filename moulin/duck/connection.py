@@ -1,8 +1,8 @@
-"""`lake.duckdb()`: a DuckDB connection in which the tables and views of the lake are views, at one version.
+"""`lake.duckdb()`: a DuckDB connection with the tables and views of the lake as views, at one version.
 
-The view of a table of few segments is its SELECT. That of others is a call of a function of the *source*, which
-DuckDB makes when it plans a statement that names the view. So a large table costs nothing before it is read, and DuckDB
-runs a plain Parquet scan either way.
+The view of a table with few segments is its SELECT. Other views call a function of the *source*, which DuckDB evaluates
+when it plans a statement with the view. So a large table costs nothing before it is read, and DuckDB always runs a
+plain Parquet scan.
 """
 
 # Decisions: docs/decisions/0262, docs/decisions/0263, docs/decisions/0275

@@ -1,8 +1,8 @@
-"""Statements of people who are trusted with the lake's tables, and with nothing else of the machine.
+"""Runs statements of users who may read the lake's tables and nothing else on the machine.
 
-Two walls, each of which is enough. A text must pass the check that texts of views pass: one SELECT over tables and
-views of the lake, with functions that compute values. And the connection itself opens no files but those below the
-lake's storage and a folder for what DuckDB spills, loads no extensions, and takes no settings.
+Two independent protections. The text must pass the same check as views: one SELECT over tables and
+views of the lake, with functions that compute values. And the connection can only open files in the lake's storage and
+in a folder for spilling, and cannot load extensions or change settings.
 """
 
 # Decisions: docs/decisions/0650
@@ -143,7 +143,7 @@ class SafeDuck:
         try:
             return checked(connection, text, Home(""), known, what=_WHAT, version=version)
         except Unsupported as error:
-            raise PermissionDenied(f"The statement is refused, since {error.message}.") from None
+            raise PermissionDenied(f"The statement is rejected: {error.message}.") from None
 
     def _require_select(self, connection: DuckDBPyConnection, text: str) -> None:
         with one_sentence():
@@ -152,15 +152,15 @@ class SafeDuck:
             at = text[: int(found.get("position", 0))]
             line, column = at.count("\n") + 1, len(at) - at.rfind("\n")
             raise InvalidInput(
-                f"DuckDB cannot read the statement: {str(found.get('error_message')).rstrip('.!')}.",
+                f"DuckDB cannot parse the statement: {str(found.get('error_message')).rstrip('.!')}.",
                 line=line,
                 column=column,
             )
         if found.get("error"):
-            raise PermissionDenied("Statements here read the lake and change nothing: write one SELECT.")
+            raise PermissionDenied("Only read statements are allowed here: write one SELECT.")
         if len(found["statements"]) != 1:
             count = len(found["statements"])
-            raise InvalidInput(f"Write one statement; this text has {count}." if count else "Write a statement.")
+            raise InvalidInput(f"Write one statement; the text has {count}." if count else "Write a statement.")
 
     def _shares(self, safe: Checked, version: int | None) -> Iterator[Share]:
         """Of tables; views over tables are not opened. All segments are given of those that are not asked for late."""

@@ -1,8 +1,9 @@
-"""What one DuckDB connection calls back: the SELECT of a table at a version, of the segments that a statement asks for.
+"""The callbacks of one DuckDB connection: return the SELECT of a table at a version, with the segments that a statement
+needs.
 
-`FROM query(moulin_select_x(...))` is a table: DuckDB evaluates the argument when it plans a statement, and puts the
-SELECT that it gets in its place. An argument of the function is the dry plan of the statement (`asked`), which DuckDB
-makes while it evaluates the arguments, of the text that `moulin_text_x` returns (`dry_plans`).
+`FROM query(moulin_select_x(...))` is a table: DuckDB evaluates the argument when it plans a statement, and inserts the
+returned SELECT. An argument of the function is the dry plan of the statement (`asked`), which DuckDB makes while it
+evaluates the arguments, of the text that `moulin_text_x` returns (`dry_plans`).
 """
 
 # Decisions: docs/decisions/0262, docs/decisions/0263, docs/decisions/0275
@@ -123,9 +124,9 @@ class Source:
         if self.closed:
             raise Closed("The lake was closed; connect again.")
         if name is None:
-            raise InvalidInput("moulin_table takes the name of a table: moulin_table('database.table').")
+            raise InvalidInput("moulin_table needs the name of a table: moulin_table('database.table').")
         if version is not None and moment is not None:
-            raise InvalidInput("moulin_table takes version or as_of, not both.")
+            raise InvalidInput("Give moulin_table either version or as_of, not both.")
         catalog = self.lake.catalog
         if version is not None and _ID.fullmatch(name):
             key = UUID(name), version
@@ -173,7 +174,7 @@ class Source:
             return str(file)
         if facts.adopted is not None:
             if self.files is None:
-                raise FailedPrecondition("A table has adopted files since: bring the connection to it, lake.duckdb(c).")
+                raise FailedPrecondition("A table has adopted files since: update the connection with lake.duckdb(c).")
             return self.files.adopted(facts)
         return self._address(facts.path)
 

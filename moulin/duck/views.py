@@ -1,6 +1,7 @@
 """The views of a connection: one for every table and view of the lake at a version.
 
-The query of a view is planned before its view is made. One that DuckDB cannot plan has a view, too, which says why.
+The query of a view is planned before its view is created. If DuckDB cannot plan it, the view raises an error with the
+reason.
 """
 
 # Decisions: docs/decisions/0263, docs/decisions/0276, docs/decisions/0501
@@ -107,8 +108,8 @@ def _views(source: Source, version: int, holds: dict[UUID, Hold]) -> tuple[dict[
             continue
         rows: dict[UUID, str] = {}
         for table in catalog.tables(database.name):
-            hold = pins.hold(table.id, version, check=False)
-            with suppress(NotFound):  # dropped meanwhile
+            with suppress(NotFound):  # dropped in the meantime
+                hold = pins.hold(table.id, version, check=False)
                 state = catalog.table_by_id(table.id, version)
                 holds[table.id] = hold
                 left -= table.segments
@@ -197,7 +198,7 @@ def _make_queries(
 
 
 def _refusal(name: Name, query: ViewQuery, reason: str) -> str:
-    """A view that cannot be read: whoever names it gets the reason."""
+    """A view that cannot be read: using it raises the reason."""
     said = f"View {full_name(*name)} cannot be read in DuckDB: {reason}. Read it on Spark."
     try:
         return _unreadable(said, no_rows(query.schema))

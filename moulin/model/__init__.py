@@ -1,4 +1,4 @@
-"""The values that every layer shares: schemas, rows, keys, conditions, facts, operations. No I/O.
+"""Values shared by all layers: schemas, rows, keys, conditions, facts, operations. No I/O.
 
 Rooms, top first: `where/` (conditions as text) > `predicate/` (conditions as trees; pruning) > `key/` (keys) >
 `layout/` (partitions, sort orders) and `rows/` (rows on their way in) > `schema/` (columns and types) > `columns/`

@@ -1,6 +1,6 @@
-"""The text of a view for an engine: the one that is stored for it, or another one, translated.
+"""The SQL of a view for an engine: the one stored for it, or a translation.
 
-A translation is a proposal: whoever runs it checks it as any text of somebody else, and plans it first.
+A translation is checked like any untrusted SQL, and planned first.
 """
 
 # Decisions: docs/decisions/0276, docs/decisions/0502

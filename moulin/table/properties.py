@@ -1,4 +1,4 @@
-"""Table properties that Moulin itself reads. Names that start with `moulin.` are its own: an unknown one is refused.
+"""Table properties of Moulin. Names that start with `moulin.` are reserved: an unknown one is rejected.
 
 Other names belong to users and engines and are kept as they are, unless they are one of Moulin's without its prefix, or
 say something of files that would have no effect (`model.file_settings`).
@@ -17,17 +17,29 @@ from moulin.model.names import did_you_mean
 from moulin.model.table_settings import MERGE_SPAN, PROJECTION, REBASE_APPENDS, RETENTION, SHARDING, check_setting
 
 PREFIX = "moulin."
+# The comments are what the reference says of them: `python -m tests.docs.reference`.
 KNOWN = {
+    # Size in memory at which appended rows are cut into segments.
     "moulin.append-segment-bytes": "append_segment_bytes",
+    # An append up to this size in memory is kept in the catalog and makes no file; 0: every append makes one.
     "moulin.inline-bytes": "inline_bytes",
+    # Size on disk at which a compaction begins another segment.
     "moulin.merge-segment-bytes": "merge_segment_bytes",
+    # How long versions of the table stay readable.
     "moulin.history-keep-seconds": "history_keep",
+    # When the log of a keyed table is synced: always, interval or never.
     "moulin.log-sync": "log_sync",
+    # How many of the files that Iceberg engines commit are read and checked: all, sample or manifest.
     "moulin.verify": "iceberg_verify",
+    # Size at which a memtable of a keyed table is flushed.
     "moulin.memtable-bytes": "memtable_bytes",
+    # Number of level-0 segments at which the writer of a keyed table compacts them.
     "moulin.level0-trigger": "level0_trigger",
+    # Size of level 1 above which segments move on to level 2.
     "moulin.level1-bytes": "level1_bytes",
+    # How many times larger each level may be than the one before it.
     "moulin.level-growth": "level_growth",
+    # The last level.
     "moulin.deepest-level": "deepest_level",
 }
 OWN = (*KNOWN, RETENTION, MERGE_SPAN, SHARDING, PROJECTION, REBASE_APPENDS, regions.PROPERTY)
@@ -60,7 +72,7 @@ def check_properties(properties: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _misspelt(key: str) -> str | None:
-    """The property of Moulin that a name can only have been meant for. Single words such as `regions` are anybody's."""
+    """The property of Moulin that a name certainly means. Single words such as `regions` are not reserved."""
     plain = key.lower().replace("_", "-").removeprefix(PREFIX)
     return next((own for own in OWN if own.removeprefix(PREFIX) == plain and "-" in plain), None)
 

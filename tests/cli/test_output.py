@@ -134,8 +134,8 @@ def test_text_is_wrapped_at_terminals_only(tmp_path: Path) -> None:
     shown = at_terminal(command, 76)
     assert max(map(len, shown.splitlines())) <= 76
     assert re.search(r"column_5 +v{60}", shown)
-    assert "6 columns are too wide for this terminal" in shown
-    assert "too wide" not in at_terminal(command, 600)
+    assert "6 columns do not fit on this terminal" in shown
+    assert "do not fit" not in at_terminal(command, 600)
 
 
 def at_terminal(command: list[str], width: int) -> str:
@@ -179,3 +179,14 @@ def test_commands_show_hostile_values_comments_and_properties(run: Run, tmp_path
             done = run(*words, *form)
             assert done.code in (0, 1, 2)
             assert printable(done.out + done.err, keep="\n") == done.out + done.err, words
+
+
+def test_maps_are_objects_in_json_whatever_their_keys_are(run: Run, tmp_path: Path) -> None:
+    with moulin.connect(tmp_path / "lake") as lake:
+        lake.create_database("shop")
+        columns = [("id", "long", False), ("m", "map<string, double>"), ("d", "map<date, int>")]
+        table = lake.create_table("shop.t", columns, primary_key=["id"])
+        table.append([{"id": 1, "m": {"a": float("nan")}, "d": {"2024-05-01": 2}}])
+    row = {"id": 1, "m": {"a": "NaN"}, "d": {"2024-05-01": 2}}
+    assert run("scan", "shop.t", "--json").json() == [row]
+    assert run("get", "shop.t", "1", "--json").json() == row

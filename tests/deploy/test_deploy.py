@@ -71,6 +71,16 @@ def test_compose_waits_for_services_and_names_volumes_that_there_are() -> None:
     assert set(re.findall(r"\$\{(\w+)", text)) <= given
 
 
+def test_docker_compose_takes_the_file() -> None:
+    plugins = Path("/usr/libexec/docker/cli-plugins/docker-compose")
+    compose = shutil.which("docker-compose") or (str(plugins) if plugins.exists() else None)
+    if compose is None:
+        pytest.skip("docker compose is not installed")
+    words = [compose, "--env-file", ".env.example", "-f", "compose.yaml", "config", "--quiet"]
+    done = subprocess.run(words, cwd=DEPLOY, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_image_is_built_of_what_is_in_the_repository() -> None:
     lines = (DEPLOY / "Containerfile").read_text().replace("\\\n", " ").splitlines()
     extras = set(re.findall(r"\[([a-z,]+)\]", " ".join(lines))[0].split(","))

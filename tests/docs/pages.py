@@ -48,7 +48,7 @@ def run(page: Path) -> None:
     for block in blocks(page.read_text(encoding="utf-8")):
         if block.why is not None:
             continue
-        printed = _python(block, names, page) if block.kind == "python" else _sh(block.code)
+        printed = _python(block, names, page) if block.kind == "python" else in_shell(block.code)
         options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
         if block.shown is not None and not _CHECK.check_output(block.shown, printed, options):
             sys.exit(f"{page.name}, line {block.line} prints\n{printed}\nand not\n{block.shown}")
@@ -62,9 +62,12 @@ def _python(block: Block, names: dict[str, Any], page: Path) -> str:
     return printed.getvalue()
 
 
-def _sh(code: str) -> str:
+def in_shell(code: str, *, folder: Path | None = None, environment: dict[str, str] | None = None) -> str:
+    """What commands print; CalledProcessError if one of them fails."""
     script = _SHELL.format(python=sys.executable, code=code)
-    done = subprocess.run(["sh", "-c", script], stdout=subprocess.PIPE, text=True, timeout=170, check=True)
+    done = subprocess.run(
+        ["sh", "-c", script], stdout=subprocess.PIPE, text=True, timeout=170, check=True, cwd=folder, env=environment
+    )
     return done.stdout
 
 

@@ -17,13 +17,14 @@ from moulin.cli.commands import COMMANDS, load
 from moulin.cli.help import examples_in
 from moulin.cli.main import app
 from moulin.config import MIB, Config
+from tests.docs import tables
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 _HEAD = """# Settings
 
-Settings are given to `moulin.connect` by keyword, in the environment as `MOULIN_` and the name in capitals, or in
-`moulin.toml` in the folder of the lake. A keyword goes before the environment, and the environment before the file.
-An unknown name, or a value that does not fit, is an error. Times are in seconds and sizes in bytes.
+Pass settings to `moulin.connect` as keywords, set them in the environment as `MOULIN_` and the name in capitals, or
+write them into `moulin.toml` in the folder of the lake. Keywords take precedence over the environment, and the
+environment over the file. An unknown name or an invalid value is an error. Times are in seconds and sizes in bytes.
 
 ```python
 import moulin
@@ -37,20 +38,92 @@ lake.close()
 33554432
 ```
 
-This page is made from `moulin/config.py` by `python -m tests.docs.reference`.
+This page is generated from `moulin/config.py` by `python -m tests.docs.reference`.
 """
 
 
 _COMMANDS_HEAD = """# Commands
 
-Options of `moulin` itself come before the command. The examples name the lake by `MOULIN_LAKE`. This page is made from
-the code by `python -m tests.docs.reference`.
+Options of `moulin` itself come before the command. The examples assume that `MOULIN_LAKE` is set. This page is
+generated from the code by `python -m tests.docs.reference`.
 
-With `--json` a command prints a document for scripts: an object with `json_version`, now 1, and a list under `rows`.
-Keys are snake_case, sizes are bytes, times are ISO 8601 in UTC, decimals are text. Processes that run until they are
-stopped print one document per line, each with an `event`. `--format` prints rows as data: `json` is a plain list, `csv`
-has a header, `parquet` and `arrow` go to the file that `--output` names.
+With `--json` a command prints a JSON document for scripts: an object with `json_version`, now 1, and a list under
+`rows`. Keys are snake_case, sizes are bytes, times are ISO 8601 in UTC, decimals are strings. Long-running processes
+print one document per line, each with an `event`. `--format` prints rows as data: `json` is a plain list, `csv` has a
+header, `parquet` and `arrow` are written to the file given by `--output`.
 """
+
+
+_TYPES_HEAD = """# Types of columns
+
+A column is declared as `(name, type)` or `(name, type, nullable)`, or with a `pyarrow.Schema`. Types have the names of
+Iceberg; those of Arrow and SQL are taken, too. The table is made from the code by `python -m tests.docs.reference`.
+
+"""
+_PROPERTIES_HEAD = """# Properties of tables
+
+A [setting](settings.md) is for a process; a property is for one table, in every program that writes to it. Properties
+are given to `create_table` and `table.set_properties`, or in SQL with TBLPROPERTIES.
+
+```python
+import moulin
+
+lake = moulin.connect("./lake")
+lake.create_database("shop")
+orders = lake.create_table("shop.orders", [("id", "long")], properties={"owner": "ann", "moulin.inline-bytes": 65536})
+orders.set_properties({"moulin.history-keep-seconds": 86400}, remove=["owner"])
+print(orders.properties)
+lake.close()
+```
+
+```text
+{'moulin.history-keep-seconds': '86400', 'moulin.inline-bytes': '65536'}
+```
+
+Names that begin with `moulin.` are Moulin's own, and an unknown one is an error. Other names are yours.
+This page is made from the code by `python -m tests.docs.reference`.
+
+## Moulin's own
+
+"""
+_PROPERTIES_FILES = """
+## Files
+
+The properties of Iceberg for Parquet files, such as `write.parquet.compression-codec`, are followed by every writer:
+[semantics](../semantics.md#properties-of-files) lists them with their values.
+
+## Of engines
+
+These are kept for the engines that read them, and change nothing in Moulin: """
+_METRICS_HEAD = """# Metrics
+
+`GET /metrics` answers in the text format of Prometheus. [Monitor and alert](../howto/monitor.md) has rules to begin
+with. This page is made from the code by `python -m tests.docs.reference`.
+"""
+_METRICS = {
+    "server": "`moulin serve`, on its HTTP port. `moulin_calls_total` has the labels `method` and `code`, "
+    "`moulin_call_seconds` has `method`. A figure that the catalog cannot answer at the moment is NaN.",
+    "collector": "`moulin collect`, on its HTTP port.",
+    "nursery": "`moulin nursery --metrics-bind` and `moulin up`. The first five have the label `stream`.",
+    "connections": "Every HTTP server: `moulin serve` and `moulin collect`.",
+}
+
+
+def types() -> str:
+    """The page of types: the table is made, the rest is written by hand behind its end."""
+    _, _, rest = (REFERENCE / "types.md").read_text(encoding="utf-8").partition("\n```python")
+    return f"{_TYPES_HEAD}{tables.types()}\n```python{rest}"
+
+
+def properties() -> str:
+    """The page of properties."""
+    return f"{_PROPERTIES_HEAD}{tables.own_properties()}{_PROPERTIES_FILES}{tables.kept_properties()}.\n"
+
+
+def metrics() -> str:
+    """The page of metrics: a table for each program."""
+    parts = [f"\n## {name.capitalize()}\n\n{_METRICS[name]}\n\n{rows}" for name, rows in tables.metrics()]
+    return _METRICS_HEAD + "".join(parts)
 
 
 def settings() -> str:
@@ -114,8 +187,8 @@ def _command(name: str, command: Any, depth: int) -> str:
         if one.name == "help" or getattr(one, "hidden", False):
             continue
         is_option = one.param_type_name == "option"
-        shown = ", ".join([*one.opts, *one.secondary_opts]) if is_option else (one.name or "").upper()
-        rows += f"| `{shown}` | {_line(getattr(one, 'help', '') or '')} |\n"
+        shown = ", ".join([*one.opts, *one.secondary_opts]) if is_option else one.metavar or (one.name or "").upper()
+        rows += f"| `{_line(shown)}` | {_line(getattr(one, 'help', '') or '')} |\n"
     if rows:
         text += f"\n| | |\n|---|---|\n{rows}"
     if lines := examples_in(command.epilog):
@@ -131,7 +204,13 @@ def _line(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-PAGES = {"settings.md": settings, "cli.md": commands}
+PAGES = {
+    "settings.md": settings,
+    "cli.md": commands,
+    "types.md": types,
+    "properties.md": properties,
+    "metrics.md": metrics,
+}
 
 
 def text(name: str) -> str:

@@ -215,9 +215,9 @@ def test_a_client_connects_over_tls_with_the_certificate_only(
         with moulin.connect(f"grpcs://{server.address}") as connected:
             assert connected.version == 0
         monkeypatch.delenv("MOULIN_CA_CERTIFICATE")
-        for uri in (f"grpcs://{server.address}", f"grpc://{server.address}"):
-            with pytest.raises(Unavailable):
-                moulin.connect(uri)
+        for scheme, advice in (("grpcs", "Give certificate="), ("grpc", "write grpcs://")):
+            with pytest.raises(Unavailable, match=advice):
+                moulin.connect(f"{scheme}://{server.address}")
     finally:
         server.stop(1)
 

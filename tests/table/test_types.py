@@ -6,7 +6,7 @@ import copy
 import pickle
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,7 @@ with moulin.connect({str(tmp_path)!r}) as lake:
     feed = table.changes(table.version - 1).to_pylist()[0]
     rows.append({{name: feed[name] for name in first}})
     assert all(row == first for row in rows), rows
-    print(first["a"], first["b"], first["l"], first["m"][0][1]["t"].value, first["a"].nanosecond)
+    print(first["a"], first["b"], first["l"], first["m"]["x"]["t"].value, first["a"].nanosecond)
     table.put(first)
     assert table.get(1) == first
 """
@@ -189,3 +189,29 @@ def test_a_time_without_a_zone_is_refused_where_the_column_has_one(lake: Lake) -
             write()
     table.append([{"id": 1, "ts": "2024-03-01T12:00:00"}])  # text without a zone is UTC
     assert table.scan().to_pylist() == [{"id": 1, "ts": naive.replace(tzinfo=UTC)}]
+
+
+@pytest.mark.parametrize("primary_key", [[], ["id"]])
+def test_maps_come_back_as_dicts_wherever_rows_are_read(lake: Lake, primary_key: list[str]) -> None:
+    columns = [("id", "long", False), ("m", "map<string, int>"), ("l", "list<map<int, struct<d: map<date, string>>>>")]
+    table = lake.create_table("shop.maps", [*columns, ("p", "map<list<int>, int>")], primary_key=primary_key)
+    row = {"id": 1, "m": {"a": 1, "b": None}, "l": [{7: {"d": {date(2024, 1, 1): "x"}}}, {}], "p": [([1], 2)]}
+    empty = {"id": 2, "m": {}, "l": None, "p": None}
+    before = table.version
+    table.append([row, empty])
+    assert table.scan(order_by="id").to_pylist() == [row, empty]
+    feed = table.changes(before).to_pylist()
+    assert [{name: one[name] for name in row} for one in feed] == [row, empty]
+    if primary_key:
+        table.put(row | {"id": 3})
+        assert [table.get(number) for number in (1, 3)] == [row, row | {"id": 3}]
+        table.put(table.get(1))
+        table.flush()
+        assert table.get_many([3, 1]) == [row | {"id": 3}, row]
+
+
+def test_of_a_key_that_a_map_has_twice_the_last_value_is_read(lake: Lake) -> None:
+    table = lake.create_table("shop.twice", [("m", "map<string, int>")])
+    table.append(pa.table({"m": pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int32()))}))
+    assert table.scan().to_pylist() == [{"m": {"a": 2}}]
+    assert table.scan().to_arrow().to_pylist() == [{"m": [("a", 1), ("a", 2)]}]

@@ -1,4 +1,4 @@
-"""What an agent may do with a lake: list tables, describe one, and query. Answers are bounded in rows and bytes."""
+"""Tools of an agent: list tables, describe one, and query. Results are limited in rows and bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMMITS = 5
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The largest answers: rows and bytes of JSON; and how long a query may take."""
+    """Limits of results (rows, bytes of JSON) and of query time."""
 
     rows: int
     bytes: int
@@ -52,7 +52,7 @@ class Tools:
         return self._bounded("tables", rows, MOST_TABLES)
 
     def describe(self, name: str) -> dict[str, Any]:
-        """Columns, layout, size and newest commits of a table, or what a view is made of."""
+        """Columns, layout, size and newest commits of a table, or the definition of a view."""
         database, table = parse_table_name(name)
         try:
             state = self._lake.catalog.table(database, table)
@@ -97,7 +97,7 @@ class Tools:
         if len(sql) > MOST_TEXT:
             raise InvalidInput(f"A query has at most {MOST_TEXT:,} characters.")
         if max_rows is not None and max_rows < 1:
-            raise InvalidInput("max_rows is at least 1.")
+            raise InvalidInput("max_rows must be at least 1.")
         most = min(max_rows or self._bounds.rows, self._bounds.rows)
         with self._lock:
             schema, batches = self._engine.run(sql, most + 1, self._bounds.seconds)
@@ -107,7 +107,7 @@ class Tools:
         return {"columns": columns, **self._bounded("rows", rows_of(batches), most)}
 
     def _bounded(self, what: str, rows: Iterable[dict[str, Any]], most: int) -> dict[str, Any]:
-        """The first rows that fit; `truncated` says that there are more."""
+        """The first rows that fit; `truncated` is true if there are more."""
         kept: list[Any] = []
         size = 0
         for row in rows:

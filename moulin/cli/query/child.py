@@ -1,6 +1,7 @@
-"""The process that runs statements of the console: `python -m moulin.cli.query.child N`, with a socket in N.
+"""The child process that runs statements of the console: `python -m moulin.cli.query.child N`; N is the descriptor of a
+socket.
 
-It opens the lake with a token that may read, runs safe statements, and ends when the server does.
+It opens the lake with a read-only token, runs safe statements, and ends with the server.
 """
 
 # Decisions: docs/decisions/0650
@@ -48,16 +49,16 @@ _FIRST_TO_GO: Final = b"500"
 
 
 class Engine(Protocol):
-    """Runs safe statements. Every one has an id, by which another thread cancels it."""
+    """Runs safe statements. Each has an id, so that another thread can cancel it."""
 
     def run(self, ask: Run) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-        """One row more than wanted at most, so that it is seen whether there are more."""
+        """Reads at most one row more than requested, to know if there are more."""
 
     def plan(self, ask: Explain) -> QueryPlan: ...
     def cancel(self, id: str) -> None: ...
     def progress(self, id: str) -> float | None: ...
     def has_ended(self) -> bool:
-        """Whether the engine is gone; asked after a failure."""
+        """Whether the engine has crashed; checked after a failure."""
 
 
 class DuckEngine:
@@ -83,7 +84,7 @@ class DuckEngine:
             return self._duck.plan(ask.text, ask.version)
 
     def cancel(self, id: str) -> None:
-        """Again and again: DuckDB interrupts what runs, and the statement may be about to begin."""
+        """Repeatedly: DuckDB interrupts only a running statement, and this one may not have started yet."""
         while self._running == id:
             self._duck.cancel()
             time.sleep(_LOOK_SECONDS / 5)
@@ -117,7 +118,7 @@ class SparkEngine:
         self._spark.warm_up()
 
     def _end_with_it(self) -> None:
-        """A process without its JVM is of no use."""
+        """The process cannot work without its JVM."""
         self._spark.wait_for_end()
         os._exit(1)
 
@@ -151,7 +152,7 @@ def _connect(opening: Opening, spark: Any = None) -> moulin.Lake:
 
 
 class Server:
-    """Does what the server asks."""
+    """Handles the requests of the server."""
 
     def __init__(self, channel: Channel[Asked], opening: Opening) -> None:
         self._channel, self._result_bytes = channel, opening.result_bytes
@@ -226,11 +227,11 @@ def _failed(id: str, error: BaseException) -> Failed:
     if isinstance(error, MoulinError):
         return Failed(id, type(error).__name__, error.message)
     traceback.print_exception(error)
-    return Failed(id, Unavailable.__name__, f"The engine failed in a way it should not: {type(error).__name__}.")
+    return Failed(id, Unavailable.__name__, f"Unexpected error of the engine: {type(error).__name__}.")
 
 
 def _go_first() -> None:
-    """Have a system that runs out of memory end this process, and not the server."""
+    """Make the kernel kill this process, not the server, if memory runs out."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_bytes(_FIRST_TO_GO)
 

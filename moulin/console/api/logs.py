@@ -1,4 +1,4 @@
-"""Logs: found, counted, shown with what happened around them, and followed."""
+"""Logs: search, counts, context, and live tail."""
 
 # Decisions: docs/decisions/0566, docs/decisions/0567, docs/decisions/0568
 
@@ -297,7 +297,7 @@ async def follow_logs(
     """
     tails: Tails = request.app.state.tails
     if tails.open >= MOST_TAILS:
-        raise Unavailable(f"{MOST_TAILS} live tails are open: close one, or search again every few seconds.")
+        raise Unavailable(f"{MOST_TAILS} live tails are open: close one, or repeat the search every few seconds.")
     telemetry = console.telemetry
     question = Question(None, None, q, where.strip() or None)
     seen = _seen(last_event_id or since)

@@ -59,7 +59,7 @@ class Rows(Shape):
 def rows_of(table: pa.Table, version: int, *, more: bool) -> Rows:
     cutter = Cutter()
     columns = [Column(name=field.name, type=str(field.type)) for field in table.schema]
-    rows = [[cutter.cell(value) for value in row.values()] for row in to_rows(table)]
+    rows = [[cutter.cell(value) for value in row.values()] for row in to_rows(table, pairs=True)]
     return Rows(version=version, columns=columns, rows=rows, more=more, cut=cutter.cut)
 
 

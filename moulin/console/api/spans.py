@@ -1,4 +1,4 @@
-"""Everything that was sent of one span, and the log records that name it, as the API shows them."""
+"""All fields of one span, and its log records."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class LogLine(Shape):
 def span_details(moment: Moment, trace_id: str, span_id: str, go_on: GoOn, *, at: int | None) -> list[SpanDetail]:
     """The spans of a trace with an id, at most ten: more than one where senders repeated it."""
     found = spans_of(moment, trace_id, CARRIED, go_on, at=at, now=time.time_ns(), span_id=span_id)
-    rows = to_rows(found.select(CARRIED))
+    rows = to_rows(found.select(CARRIED), pairs=True)
     details = [_detail(line, row) for line, row in zip(outline(found).to_pylist(), rows, strict=True)]
     return list({repr(one): one for one in details}.values())[:_MOST_SPANS]
 

@@ -1,4 +1,4 @@
-"""SQL: statements that run in processes of their own, their rows, plans and exports, and what may follow in a text."""
+"""SQL: statements in child processes, their rows, plans and exports, and completion."""
 
 # Decisions: docs/decisions/0650, docs/decisions/0651
 
@@ -192,7 +192,7 @@ def list_result(
     part = rows.slice(min(start, rows.num_rows), limit)
     numbered = pa.table([_shown(column) for column in part.columns], names=list(map(str, range(part.num_columns))))
     cutter = Cutter(_LONGEST_CELL)
-    cells = [[cutter.cell(value) for value in row.values()] for row in to_rows(numbered)]
+    cells = [[cutter.cell(value) for value in row.values()] for row in to_rows(numbered, pairs=True)]
     if not part.num_columns:
         cells = [[] for _ in range(part.num_rows)]
     return ResultPage(columns=_columns(rows), start=start, rows=cells, total=rows.num_rows, cut=cutter.cut)
@@ -230,7 +230,7 @@ def _rows(statement: Statement) -> pa.Table:
         return statement.rows
     if statement.error is not None:
         raise statement.error
-    raise Unavailable(f"The statement is {statement.state}: ask again in a moment.")
+    raise Unavailable(f"The statement is {statement.state}: retry in a moment.")
 
 
 def _shape(one: Statement) -> StatementShape:

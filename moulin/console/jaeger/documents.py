@@ -1,4 +1,4 @@
-"""Spans as Jaeger's JSON has them, after OpenTelemetry's rules for the translation to Jaeger."""
+"""Converts spans to Jaeger's JSON by OpenTelemetry's rules."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def traces_of(found: pa.Table, warnings: list[str]) -> dict[str, Document]:
     """The traces of spans by their ids, each once, with its spans by start."""
     spans = outline(found)
     once = rows_once(spans)
-    spans, rows = spans.take(once), to_rows(found.take(once).select(COLUMNS))
+    spans, rows = spans.take(once), to_rows(found.take(once).select(COLUMNS), pairs=True)
     traces: dict[str, Document] = {}
     processes: dict[tuple[str, ...], str] = {}
     lines = spans.to_pylist()

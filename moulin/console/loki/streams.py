@@ -23,7 +23,7 @@ def streams_of(found: pa.Table, *, categorized: bool) -> list[Document]:
     streams: dict[tuple[tuple[str, str], ...], Document] = {}
     services, levels = (rows.label(found, name).to_pylist() for name in ("service_name", "level"))
     texts = rows.lines(found).to_pylist()
-    carried = to_rows(found.select([name for name in rows.COLUMNS if name not in ("body", "service_name")]))
+    carried = to_rows(found.select([name for name in rows.COLUMNS if name not in ("body", "service_name")]), pairs=True)
     for time, service, level, text, row in zip(nanos(found).tolist(), services, levels, texts, carried, strict=True):
         labels = {"level": level, "service_name": service}
         extra = rows.metadata(row)

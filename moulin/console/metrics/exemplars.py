@@ -31,7 +31,7 @@ def exemplars_of(points: Points, start: int, end: int) -> list[Exemplar]:
     some = np.flatnonzero(np.asarray(pc.fill_null(pc.list_value_length(lists), 0)) > 0)
     some = some[points.times[some] >= start]
     some = some[np.argsort(points.times[some], kind="stable")][-_POINTS_LOOKED_AT:]
-    held = to_rows(points.rows.select(["exemplars"]).take(some))
+    held = to_rows(points.rows.select(["exemplars"]).take(some), pairs=True)
     found: dict[tuple[int, str, float], Exemplar] = {}
     for row, at in zip(held, some.tolist(), strict=True):
         for one in row["exemplars"] or ():

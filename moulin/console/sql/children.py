@@ -1,7 +1,7 @@
-"""Processes that run statements: started with the first one, ended when they do not obey, started again with the next.
+"""Child processes that run statements: started with the first one, killed if they do not respond, restarted with the
+next.
 
-A child opens the lake by itself, with a token that may read. It hears of the end of the server by the end of its
-socket, and ends too.
+A child opens the lake itself, with a read-only token. When the server ends, its socket closes, and the child ends too.
 """
 
 # Decisions: docs/decisions/0650, docs/decisions/0740
@@ -55,7 +55,7 @@ class Recipe:
 
 @dataclass
 class Work:
-    """A task while a child does it. `cancelled` is set by whoever does not want it any more."""
+    """A task while a child does it. `cancelled` is set to cancel it."""
 
     ask: Asked
     id: str
@@ -286,7 +286,7 @@ class Children:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Forget those that have ended, and end those that nobody has used for long."""
+        """Remove ended children, and end those unused for long."""
         now = time.monotonic()
         for child in list(self._children):
             idle = child.busy == 0 and now - child.idle_since > IDLE_SECONDS
@@ -297,7 +297,7 @@ class Children:
                 child.recipe = replace(child.recipe, at_once=0)  # it takes no more
 
     def tend(self) -> None:
-        """End children that nobody has used for long."""
+        """End children unused for long."""
         with self._lock:
             self._sweep()
 

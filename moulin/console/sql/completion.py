@@ -1,4 +1,4 @@
-"""What may follow in the text of a statement: databases, tables, columns, functions, words of SQL."""
+"""Completion of a statement: databases, tables, columns, functions, SQL keywords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as a file: CSV, JSON on lines, Arrow or Parquet, made while they are sent."""
+"""Exports rows as CSV, NDJSON, Arrow or Parquet, streamed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def export_csv(table: pa.Table) -> Iterator[bytes]:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.schema.names)
     for part in _parts(table):
-        for row in whole_numbers(to_rows(part)):
+        for row in whole_numbers(to_rows(part, pairs=True)):
             writer.writerow([csv_cell(value) for value in row.values()])
         yield text.getvalue().encode(errors="surrogatepass")
         text.seek(0)
@@ -32,7 +32,7 @@ def export_csv(table: pa.Table) -> Iterator[bytes]:
 
 def export_ndjson(table: pa.Table) -> Iterator[bytes]:
     for part in _parts(table):
-        lines = (json_text(row) for row in whole_numbers(to_rows(part)))
+        lines = (json_text(row) for row in whole_numbers(to_rows(part, pairs=True)))
         yield "".join(f"{line}\n" for line in lines).encode(errors="surrogatepass")
 
 

@@ -1,6 +1,6 @@
-"""The statements of a server: who started each, how far it is, and its rows, for some minutes.
+"""The statements of a server: owner, progress, and rows, kept for some minutes.
 
-A statement belongs to the token that started it. To others it does not exist.
+A statement belongs to the token that started it. Other tokens cannot see it.
 """
 
 # Decisions: docs/decisions/0650, docs/decisions/0651
@@ -157,12 +157,12 @@ class Statements:
         made = Statement(owner, of.engine, of.text, 0, of.version)
         self._slots.check(owner)
         if not self._plans.acquire(blocking=False):
-            raise Unavailable(f"{_PLANS} plans are made just now: ask again in a moment.")
+            raise Unavailable(f"{_PLANS} plans are made just now: retry in a moment.")
         try:
             self._submit(made, lambda: self._explain(made))
             if not made.over.wait(_PLAN_SECONDS):
                 made.cancelled.set()
-                raise Unavailable("Statements run, and the plan waits for its turn: ask again in a moment.")
+                raise Unavailable("Statements run, and the plan waits for its turn: retry in a moment.")
         finally:
             self._plans.release()
         if made.error is not None:
@@ -199,7 +199,7 @@ class Statements:
                 statement.end("cancelled", error)
             except MoulinError as error:
                 statement.end("cancelled" if statement.cancelled.is_set() else "failed", error)
-            except Exception as error:  # noqa: BLE001 - the thread must go on, and whoever waits must hear of it
+            except Exception as error:  # noqa: BLE001 - the thread must continue, and waiting callers must be notified
                 statement.end(
                     "failed", Unavailable(f"The server failed in a way it should not: {type(error).__name__}.")
                 )

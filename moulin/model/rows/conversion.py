@@ -1,4 +1,4 @@
-"""Fits Arrow arrays to the columns of a schema: the same values in canonical types, or why they do not fit."""
+"""Converts Arrow arrays to the types of a schema, or reports why they do not fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.types as pt
 from moulin.model.columns import compute as pc
 from moulin.model.names import did_you_mean
 from moulin.model.rows.leaf_conversion import convert_leaf
-from moulin.model.rows.nano_datetime import to_times
+from moulin.model.rows.nano_datetime import to_python
 from moulin.model.schema.arrow import arrow_type, list_values
 from moulin.model.schema.defaults import default_value
 from moulin.model.schema.values import ListType, MapType, NestedField, StructType
@@ -57,7 +57,7 @@ class Target:
     @property
     def python_default(self) -> Any:
         """The default as Python's rows have it."""
-        return to_times(self.default, self.type)
+        return to_python(self.default, self.type)
 
 
 class Misfit(Exception):

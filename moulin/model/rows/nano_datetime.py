@@ -1,6 +1,6 @@
 """Nanoseconds in Python: a datetime that holds them, and rows of Arrow as dicts that hold such times."""
 
-# Decisions: docs/decisions/0241
+# Decisions: docs/decisions/0241, docs/decisions/0720
 
 from __future__ import annotations
 
@@ -126,10 +126,14 @@ def _rest(moment: datetime) -> int:
     return getattr(moment, "nanosecond", 0)
 
 
-def to_rows(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows as dicts of Arrow's values, but with NanoDatetime for times in nanoseconds, whatever is installed."""
+def to_rows(table: pa.Table | pa.RecordBatch, *, pairs: bool = False) -> list[dict[str, Any]]:
+    """The rows as dicts of Arrow's values, but with NanoDatetime for times in nanoseconds, whatever is installed.
+
+    Maps are dicts, of which a key that is stored twice has the last value. With `pairs`, and where keys are lists or
+    structs, they are lists of pairs.
+    """
     kinds = table.schema.types
-    indexes = [index for index, kind in enumerate(kinds) if _has_nanos(kind)]
+    indexes = [index for index, kind in enumerate(kinds) if _has_nanos(kind) or (not pairs and _has_dicts(kind))]
     if not indexes:
         rows: list[dict[str, Any]] = table.to_pylist()
         return rows
@@ -141,23 +145,24 @@ def to_rows(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
     for index in indexes:
         name = table.schema.names[index]
         for row in found:
-            row[name] = to_times(row[name], kinds[index])
+            row[name] = to_python(row[name], kinds[index], pairs=pairs)
     return found
 
 
 class SingleRows:
-    """The rows of a batch one at a time, each as `to_rows` gives it, for whoever asks for a few of many."""
+    """The rows of a batch one at a time, each as in `to_rows`, for callers that need only a few."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         kinds, names = batch.schema.types, batch.schema.names
-        self._nanos = [(name, kind) for name, kind in zip(names, kinds, strict=True) if _has_nanos(kind)]
+        named = zip(names, kinds, strict=True)
+        self._others = [(name, kind) for name, kind in named if _has_nanos(kind) or _has_dicts(kind)]
         columns = (column.cast(_as_numbers(kind)) for column, kind in zip(batch.columns, kinds, strict=True))
         self._values = [(name, _value_of(column)) for name, column in zip(names, columns, strict=True)]
 
     def row(self, index: int) -> dict[str, Any]:
         row = {name: value(index) for name, value in self._values}
-        for name, kind in self._nanos:
-            row[name] = to_times(row[name], kind)
+        for name, kind in self._others:
+            row[name] = to_python(row[name], kind)
         return row
 
 
@@ -190,17 +195,27 @@ def _as_numbers(kind: pa.DataType) -> pa.DataType:
     return pa.int64()
 
 
-def to_times(value: Any, kind: pa.DataType) -> Any:
-    """A value of Arrow's type `kind` whose times in nanoseconds are numbers, with NanoDatetime for those."""
-    if value is None or not _has_nanos(kind):
+@lru_cache(maxsize=4096)
+def _has_dicts(kind: pa.DataType) -> bool:
+    """Whether values have maps that Python's dicts can be."""
+    if pt.is_map(kind):
+        return not pt.is_nested(kind.key_type) or _has_dicts(kind.key_type) or _has_dicts(kind.item_type)
+    return pt.is_nested(kind) and any(_has_dicts(kind.field(index).type) for index in range(kind.num_fields))
+
+
+def to_python(value: Any, kind: pa.DataType, *, pairs: bool = False) -> Any:
+    """`value`, of Arrow's type `kind` with numbers for times in nanoseconds and pairs for maps, as `to_rows` has it."""
+    if value is None or not (_has_nanos(kind) or (not pairs and _has_dicts(kind))):
         return value
     if pt.is_struct(kind):
-        return {field.name: to_times(value[field.name], field.type) for field in kind}
+        return {field.name: to_python(value[field.name], field.type, pairs=pairs) for field in kind}
     if pt.is_map(kind):
-        return [(to_times(key, kind.key_type), to_times(item, kind.item_type)) for key, item in value]
+        key, item = kind.key_type, kind.item_type
+        found = [(to_python(one, key, pairs=pairs), to_python(other, item, pairs=pairs)) for one, other in value]
+        return found if pairs or pt.is_nested(key) else dict(found)
     if pt.is_nested(kind):
-        return [to_times(element, kind.value_type) for element in value]
+        return [to_python(element, kind.value_type, pairs=pairs) for element in value]
     return NanoDatetime.of(value, zoned=kind.tz is not None)
 
 
-__all__ = ["NanoDatetime", "SingleRows", "to_rows", "to_times"]
+__all__ = ["NanoDatetime", "SingleRows", "to_python", "to_rows"]

@@ -66,7 +66,7 @@ def _show_list(show: One) -> One:
 
 
 def _show_map(show_key: One, show_value: One) -> One:
-    return lambda value: [(show_key(key), show_value(item)) for key, item in value.items()]
+    return lambda value: {show_key(key): show_value(item) for key, item in value.items()}
 
 
 def _show_struct(fields: Sequence[tuple[str, One]]) -> One:

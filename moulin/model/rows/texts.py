@@ -14,8 +14,8 @@ def json_text(value: Any, indent: int | None = None) -> str:
     """A value as JSON, on one line unless indented, as the standard has it: numbers that it does not know are text."""
     try:
         return json.dumps(value, default=_as_json, indent=indent, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        return json.dumps(_without_nan(value), default=_as_json, indent=indent, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return json.dumps(_plain(value), default=_as_json, indent=indent, ensure_ascii=False)
 
 
 def _as_json(value: Any) -> str:
@@ -30,13 +30,14 @@ def _as_json(value: Any) -> str:
     return str(value)
 
 
-def _without_nan(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """The value with text for numbers that JSON lacks and for keys of maps."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):
-        return {key: _without_nan(one) for key, one in value.items()}
+        return {key if isinstance(key, str) else _as_json(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_nan(one) for one in value]
+        return [_plain(one) for one in value]
     return value
 
 

@@ -4,8 +4,8 @@ Text is an SQL condition: and, or, not, comparisons (<=> and `is [not] distinct 
 null, true or false, like and ilike, isnan, array_contains; columns, fields of structs (`address.city`), values of maps
 of texts (`attributes['http.route']`, null where the key is missing), literals, + - * /, abs, lower and upper. Names are
 quoted with backquotes or double quotes and found as written, else without regard to case.
-In text literals a quote is doubled and a backslash is itself; in a like pattern it escapes. Everything else is refused:
-that is what lake.sql is for.
+In text literals a quote is doubled and a backslash is itself; in a like pattern it escapes. Everything else is
+rejected: use lake.sql for that.
 
 A *where* is what the user wrote. It is parsed once, at the call that takes it: *terms* (columns, literals, formulas)
 are joined into a *condition* by the functions of `conditions`, which front ends that take no text call directly. A

@@ -1,4 +1,4 @@
-"""The text of a `where` as sqlglot's tree, and what may be in it."""
+"""Parses a `where` with sqlglot, and checks what is allowed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _HARMLESS: dict[type[exp.Expression], tuple[str, ...]] = {exp.Div: ("typed", "sa
 def parse_text(text: str) -> exp.Expression:
     check_unicode(text)
     if not text.strip():
-        raise InvalidInput("The where is empty; leave it out to take every row.")
+        raise InvalidInput("The where is empty: omit it to select every row.")
     try:
         found = WhereDialect().tokenize(text)
         _check_depth(found)
@@ -45,15 +45,15 @@ def parse_text(text: str) -> exp.Expression:
         raise
     except TokenError:
         raise InvalidInput(
-            f"The where {cut(text)!r} cannot be read: a quote or comment in it is not closed, or x'..' is not hex."
+            f"The where {cut(text)!r} cannot be parsed: a quote or comment is not closed, or x'..' is not hex."
         ) from None
     except ParseError as error:
         raise InvalidInput(_parse_message(text, error)) from None
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         # The parser stumbles over some nonsense before it can say what is wrong with it.
-        raise InvalidInput(f"The where {cut(text)!r} cannot be read as a condition.") from None
+        raise InvalidInput(f"The where {cut(text)!r} cannot be parsed as a condition.") from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Expression):
-        raise InvalidInput("The where has to be one condition; it has several statements or none.")
+        raise InvalidInput("The where must be one condition, but it has several statements or none.")
     return trees[0]
 
 
@@ -75,7 +75,7 @@ def _check_depth(found: list[Token]) -> None:
 
 def _parse_message(text: str, error: ParseError) -> str:
     if not error.errors:
-        return f"The where {cut(text)!r} cannot be read as a condition."
+        return f"The where {cut(text)!r} cannot be parsed as a condition."
     first = error.errors[0]
     wrong = str(first.get("description"))
     if not wrong.startswith("Expecting"):

@@ -1,7 +1,7 @@
-"""What a pyarrow expression compares: Arrow writes it as Substrait, and the comparisons with literals are read there.
+"""Finds the comparisons of a pyarrow expression: Arrow serializes it as Substrait, from which comparisons with literals
+are read.
 
-The expression itself is always evaluated, too. So what is not understood here, or holds for more rows than the
-expression does, costs time and changes no result.
+The expression itself is always evaluated too, so parts that are unknown here only cost time.
 """
 
 # Decisions: docs/decisions/0580

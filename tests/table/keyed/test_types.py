@@ -137,7 +137,7 @@ def same(found: Any, expected: Any) -> bool:
     if isinstance(expected, list | tuple):
         return type(found) is type(expected) and len(found) == len(expected) and all(map(same, found, expected))
     if isinstance(expected, dict):
-        return list(found) == list(expected) and all(same(found[name], expected[name]) for name in expected)
+        return same(list(found.items()), list(expected.items()))
     if isinstance(expected, float):
         return repr(found) == repr(expected)
     return type(found) is type(expected) and found == expected
