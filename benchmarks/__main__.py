@@ -51,6 +51,7 @@ NAMES = (
     "sql_changes",
     "sql_pruning",
     "spark_deleted",
+    "spark_fill",
     "meta_load",
     "iceberg_projection",
     "iceberg_rest",
@@ -60,6 +61,7 @@ NAMES = (
     "nursery",
     "telemetry",
     "freshness",
+    "console",
     "growth",
 )
 ON_REQUEST = ("peers",)  # not part of a run of all: they fetch much
@@ -144,7 +146,11 @@ def _parser() -> argparse.ArgumentParser:
         "--case", action="append", default=[], metavar="TEXT", help="of sql_changes only cases with this in their name"
     )
     parser.add_argument(
-        "--peer", action="append", default=[], metavar="NAME", help="of sql_changes and peers only this peer"
+        "--peer",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="of sql_changes, spark_fill and peers only this peer",
     )
     parser.add_argument(
         "--fetched",

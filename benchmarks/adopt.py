@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -19,6 +20,7 @@ TITLE = "adoption of Parquet files"
 TARGET = 1.3
 _THREADS = 16
 _ROWS = 100
+_START = 1_700_000_000_000_000
 _COLUMNS = [("id", "long"), ("ts", "timestamptz"), ("name", "string"), ("a", "double"), ("b", "double"), ("n", "int")]
 
 
@@ -40,25 +42,24 @@ def run(bench: Bench) -> Iterator[Line]:
 
 
 def write_files(folder: Path, files: int) -> list[str]:
-    """Small files in a hundred folders that name a day."""
-    table = pa.table(
-        {
-            "id": pa.array(range(_ROWS), pa.int64()),
-            "ts": pa.array(range(_ROWS), pa.timestamp("us", "UTC")),
-            "name": [f"name {n}" for n in range(_ROWS)],
-            "a": [n / 2 for n in range(_ROWS)],
-            "b": [n / 3 for n in range(_ROWS)],
-            "n": pa.array(range(_ROWS), pa.int32()),
-        }
-    )
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    data, names = sink.getvalue().to_pybytes(), []
+    """Small files of different rows in a hundred folders that name a day."""
+    chosen, names = np.random.default_rng(1), []
     for number in range(files):
+        ids = np.arange(number * _ROWS, (number + 1) * _ROWS)
+        table = pa.table(
+            {
+                "id": ids,
+                "ts": pa.array(_START + 1000 * ids + chosen.integers(0, 1000, _ROWS), pa.timestamp("us", "UTC")),
+                "name": [f"name {n}" for n in chosen.integers(0, 10**6, _ROWS)],
+                "a": chosen.normal(size=_ROWS),
+                "b": np.round(chosen.random(_ROWS), 2),
+                "n": pa.array(chosen.integers(0, 10**9, _ROWS), pa.int32()),
+            }
+        )
         place = folder / f"part={number % 100}"
         place.mkdir(parents=True, exist_ok=True)
         names.append(str(place / f"{number}.parquet"))
-        (place / f"{number}.parquet").write_bytes(data)
+        pq.write_table(table, names[-1])
     return names
 
 

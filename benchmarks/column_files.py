@@ -22,6 +22,8 @@ from moulin.table.table import Table
 
 TITLE = "columns in files of their own"
 _COLUMNS = 200
+COLUMNS = [("id", "long"), *((f"c{n}", "double") for n in range(_COLUMNS - 1))]
+"""Of the wide table."""
 _PIECE = 250_000
 _IMAGES, _IMAGE_BYTES = 8_000, 10_000
 _BYTES, _TIME, _IMAGE_TARGET, _QUERY = 1.2, 1.2, 100_000, 2.0
@@ -58,15 +60,15 @@ def _piece(start: int, rows: int) -> pa.Table:
     return pa.table(columns)
 
 
-def _pieces(rows: int) -> Iterator[pa.Table]:
+def pieces(rows: int) -> Iterator[pa.Table]:
+    """The rows of the wide table."""
     for start in range(0, rows, _PIECE):
         yield _piece(start, min(_PIECE, rows - start))
 
 
 def _wide(bench: Bench, rows: int) -> Table:
-    columns = [("id", "long"), *((f"c{n}", "double") for n in range(_COLUMNS - 1))]
-    table = _lake(bench).create_table("bench.wide", columns)
-    for piece in _pieces(rows):
+    table = _lake(bench).create_table("bench.wide", COLUMNS)
+    for piece in pieces(rows):
         table.append(piece)
     return table
 
@@ -95,7 +97,7 @@ def _against_lance(bench: Bench, table: Table, rows: int, case: str, number: Ite
         return
     path = str(bench.folder / "wide.lance")
     mode = "create"
-    for piece in _pieces(rows):
+    for piece in pieces(rows):
         lance.write_dataset(piece, path, mode=mode)
         mode = "append"
     contenders = {

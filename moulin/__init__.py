@@ -1,4 +1,4 @@
-"""Moulin: a lakehouse engine. Rows pour in, Spark mills them into sorted Parquet, one SQL transaction is the commit.
+"""Moulin: a lakehouse engine. Rows are stored in sorted Parquet files, and a commit is one SQL transaction.
 
 import moulin
 
@@ -6,8 +6,8 @@ lake = moulin.connect("./lake")
 
 Folders are layers, and imports point down only: `cli` > `meta`, `pipeline`, `iceberg`, `duck` > `ingest` > `network` >
 `mirror` > `lake` > `table` > `catalog` > `formats`, `storage` > `model` > `config`, `sized_cache` > `deprecation`,
-`errors`. Each folder's `__init__.py` says what lives in it and which file to read first. ARCHITECTURE.md has the
-picture; `make check` holds the order. Read first: `lake.py`, then `table/table.py`.
+`errors`. Each folder's `__init__.py` describes its content and names the file to read first. ARCHITECTURE.md has the
+picture; `make check` enforces the order. Read first: `lake.py`, then `table/table.py`.
 """
 
 from __future__ import annotations
@@ -132,17 +132,18 @@ def connect(
     """Open a lake. A folder that does not exist is created.
 
     `uri` is a folder, with the catalog and the files in it, or a postgresql:// address with `storage`, the folder or
-    object store for the files. `storage_options` are for that store, such as region and endpoint. `base_options` has
-    those of base paths, by their names; the default is MOULIN_BASE_OPTIONS, a JSON object of the same form.
+    object store for the files. `storage_options` configure that store, such as region and endpoint. `base_options` has
+    those of base paths, by name; the default is MOULIN_BASE_OPTIONS, a JSON object of the same form.
 
-    A grpc://host:9560 address (grpcs:// with TLS) opens a lake behind `moulin serve`, which knows where the files are.
-    `token` is the secret that the server asks for (default: MOULIN_TOKEN). `certificate` is a PEM file of authorities.
+    A grpc://host:9560 address (grpcs:// with TLS) opens a lake behind `moulin serve`, which knows the storage.
+    `token` is an access token of the server (default: MOULIN_TOKEN). `certificate` is a PEM file of authorities.
 
     With `read_only`, `uri` is the storage of a lake, a folder or an object store such as s3://bucket/prefix. The
-    catalog is not needed: the lake is read from its manifests, `refresh()` follows it, and nothing is written.
+    catalog is not needed: the lake is read from its manifests, `refresh()` moves to the newest version, and nothing is
+    written.
 
-    A branch follows the address: "./lake@exp", "postgresql://host/db@exp", "grpc://host:9560@exp",
-    "s3://bucket/prefix@exp". "./lake@exp/", with a slash, is a folder of that name.
+    To open a branch, append its name to the address: "./lake@exp", "postgresql://host/db@exp", "grpc://host:9560@exp",
+    "s3://bucket/prefix@exp". "./lake@exp/", with a slash, is always a folder.
 
     `spark` is a Spark session, or the address of a master, to use instead of a local Spark. `settings` are those of
     `moulin.config.Config`.
@@ -187,10 +188,10 @@ def connect(
         )
         return opened
     if token is not None or certificate is not None:
-        raise errors.InvalidInput("token= and certificate= are for lakes behind a server, grpc:// or grpcs://.")
+        raise errors.InvalidInput("token= and certificate= can only be used with grpc:// or grpcs:// addresses.")
     if read_only:
         if storage is not None:
-            raise errors.InvalidInput("A read-only lake is opened by the address of its storage: leave storage= out.")
+            raise errors.InvalidInput("Open a read-only lake by the address of its storage, without storage=.")
         return Lake.open_replica(
             text,
             storage_options=storage_options,
@@ -213,7 +214,7 @@ def connect(
 
 
 def _load(module: str, what: str, extra: str) -> Any:
-    """A module that needs packages of an extra."""
+    """Import a module that needs packages of an extra."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -237,7 +238,7 @@ def _make_duck(lake: Lake) -> Duck:
 
 
 def __getattr__(name: str) -> Any:
-    """Classes load when they are first asked for, so that `import moulin` stays quick."""
+    """Load classes on first use, so that `import moulin` is fast."""
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'moulin' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Lakes for programs that run on asyncio, such as application servers: calls run in threads, and the loop goes on.
+"""Moulin for asyncio programs such as application servers: calls run in threads and do not block the event loop.
 
     import moulin.aio
 
@@ -9,9 +9,9 @@
         async for batch in users.scan(where="age > 30"):
             ...
 
-A lake has its own threads, `threads` of them, so as many calls run at once and others wait. Puts that run at once share
-one sync of the log. A call whose task is cancelled still ends, and what it did is done; it is only not waited for.
-What has no method here is run by `lake.run(function, ...)`, on the lake and the tables of `moulin` under `sync`.
+A lake has `threads` threads of its own. That many calls run at once, and others wait. Concurrent puts share
+one sync of the log. If the task of a call is cancelled, the call still completes; only the waiting ends.
+To call anything without a method here, use `lake.run(function, ...)` with the synchronous objects in `sync`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def _run(
 
 
 class AsyncLake:
-    """A lake whose methods are awaited. `sync` is the lake itself."""
+    """A lake with awaitable methods. `sync` is the synchronous lake."""
 
     def __init__(self, lake: moulin.Lake, pool: ThreadPoolExecutor) -> None:
         self.sync, self._pool = lake, pool
@@ -91,7 +91,7 @@ class AsyncLake:
         return await _run(self._pool, function, *args, **options)
 
     async def create_database(self, name: str, *, if_not_exists: bool = False) -> Database:
-        """Make a database.
+        """Create a database.
 
         >>> (await lake.create_database("web")).name
         'web'
@@ -99,7 +99,7 @@ class AsyncLake:
         return await self.run(self.sync.create_database, name, if_not_exists=if_not_exists)
 
     async def create_table(self, name: str, schema: Any, **options: Any) -> AsyncTable:
-        """Make a table; `options` are those of `Lake.create_table`.
+        """Create a table; `options` are those of `Lake.create_table`.
 
         >>> await lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
         AsyncTable('shop.users')
@@ -130,7 +130,7 @@ class AsyncLake:
         await self.run(self.sync.flush)
 
     async def close(self) -> None:
-        """Close the lake once the calls that are under way have ended.
+        """Close the lake after all running calls have completed.
 
         >>> await lake.close()
         """
@@ -142,7 +142,7 @@ class AsyncLake:
 
 
 class AsyncTable:
-    """A table whose methods are awaited. `sync` is the table itself."""
+    """A table with awaitable methods. `sync` is the synchronous table."""
 
     def __init__(self, lake: AsyncLake, table: Table) -> None:
         self.sync, self._lake = table, lake
@@ -167,7 +167,7 @@ class AsyncTable:
         return await self._lake.run(self.sync.get, key)
 
     async def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
-        """The row of each key, or None, in the order of the keys.
+        """Return the row of each key, or None, in the order of the keys.
 
         >>> await users.get_many(["bob", "ann"])
         [None, {'name': 'ann', 'age': 41}]
@@ -245,7 +245,7 @@ class AsyncTable:
         return await self._lake.run(self.sync.count, where)
 
     def scan(self, columns: Sequence[str] | None = None, where: Where = None, **options: Any) -> AsyncScan:
-        """Rows, read when the result is asked for them; `options` are those of `Table.scan`.
+        """A lazy scan; `options` are those of `Table.scan`.
 
         >>> await orders.scan(["id"], "amount > 5").to_pylist()
         [{'id': 1}]
@@ -261,7 +261,7 @@ class AsyncTable:
 
 
 class AsyncScan:
-    """Rows of a table. Each method reads anew, as those of `Scan` do."""
+    """Rows of a table. Each method runs the scan again, as in `Scan`."""
 
     def __init__(self, lake: AsyncLake, make: Callable[[], Scan]) -> None:
         self._lake, self._make = lake, make
@@ -270,7 +270,7 @@ class AsyncScan:
         return self.to_batches()
 
     async def to_batches(self) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Stream the rows. The next batch is read when it is asked for; a loop that is left lets go of the version.
+        """Stream the rows. Each batch is read on demand; leaving the loop releases the version.
 
         >>> async def sizes():
         ...     return [batch.num_rows async for batch in orders.scan()]

@@ -1,6 +1,6 @@
-"""Every knob, in one place, strict: an unknown name or a value that does not fit is an error.
+"""All settings in one place. An unknown name or an invalid value is an error.
 
-Values come from, lowest first: the defaults here, `moulin.toml` in a lake's folder, `MOULIN_<NAME>` in the
+Values come from, lowest precedence first: the defaults here, `moulin.toml` in a lake's folder, `MOULIN_<NAME>` in the
 environment, and keywords of `moulin.connect`.
 """
 
@@ -25,137 +25,140 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The effective configuration of one connection. Times are seconds, sizes are bytes."""
+    """The effective configuration of one connection. Times are in seconds, sizes in bytes."""
 
-    # Grace windows: how long a dropped object can be brought back.
+    # Grace periods: how long a dropped object can be restored.
     database_grace: float = DAY
     table_grace: float = DAY
     view_grace: float = 5 * MINUTE
     token_grace: float = 5 * MINUTE
-    # Bytes of a purged or expired object are deleted no earlier than this after they became garbage.
+    # Files of a purged or expired object are deleted no earlier than this after they became garbage.
     byte_floor: float = 12 * MINUTE
-    # Versions younger than this stay readable; files that no commit names are swept when older than `orphan_grace`.
+    # Versions younger than this stay readable. Files that no commit refers to are deleted when older than
+    # `orphan_grace`.
     history_keep: float = 7 * DAY
     orphan_grace: float = DAY
-    # A reader that was not heard of for this long has lost its pin, unless it is known to live.
+    # The pin of a reader that was not seen for this long expires, unless the reader is known to be running.
     pin_seconds: float = HOUR
-    # Nothing is cleaned up while the clocks of process, database, storage and lake differ by more than this.
+    # Clean-up stops if the clocks of process, database, storage and lake differ by more than this.
     clock_tolerance: float = 5 * MINUTE
-    # A commit is tried this often before a conflict is reported.
+    # How often a commit is attempted before it raises a conflict.
     commit_attempts: int = 16
-    # Waiting for the lake's counter, and an idle transaction, end after this.
+    # Timeout for the lake's commit lock, and for an idle transaction.
     lock_seconds: float = 5.0
-    # A full manifest is written when this many deltas lie on the last one (more for large tables, see
+    # A full manifest is written after this many delta manifests (more for large tables, see
     # docs/formats/manifest.md).
     manifest_deltas: int = 64
-    # Appended rows are cut into segments of about this size in memory; compacted ones of about `merge_segment_bytes` on
-    # disk.
+    # Target sizes of segments: appends by size in memory, compactions (`merge_segment_bytes`) by size on disk.
     append_segment_bytes: int = 256 * MIB
     merge_segment_bytes: int = 256 * MIB
-    # Appends of up to this many bytes in memory are inline: the catalog keeps them, and no file is written. At most
-    # `inline_segments` of a table are live; the append that reaches this compacts them. 0: every append is a file.
+    # Appends of up to this many bytes in memory are inline: the rows are stored in the catalog, without a file. A
+    # table has at most `inline_segments` inline segments; the append that reaches this number compacts them. With
+    # 0, every append writes a file.
     inline_bytes: int = 0
     inline_segments: int = 256
-    # One compaction reads at most this much. The janitor plans one when a partition has at least `merge_min_inputs`
-    # segments of about the same size, and at most `merge_max_inputs` of them go into it.
+    # Limit of the input of one compaction. The janitor plans a compaction when a partition has at least
+    # `merge_min_inputs` segments of similar size. It takes at most `merge_max_inputs` of them.
     merge_max_bytes: int = 8192 * MIB
     merge_min_inputs: int = 4
     merge_max_inputs: int = 100
-    # A slice of a compaction holds about this much of rows decoded, and a slice of the search for repeated keys of a
-    # bulk load as much of keys; there is one at a time for each core.
+    # Approximate memory for the decoded rows of one slice of a compaction, or for the keys of one slice of a bulk
+    # load. Each core runs one slice at a time.
     merge_memory_bytes: int = 256 * MIB
-    # Compactions that read less than this run in-process even when Spark is at hand.
+    # Compactions smaller than this run in this process even if Spark is available.
     merge_local_bytes: int = 64 * MIB
-    # How long a claimed merge task stays with one of Moulin's own workers that sends no heartbeat; they send three in
-    # that time. A worker of another make that asks for no lease may know of no heartbeats, and gets `merge_poll_lease`.
-    # After a failure a task waits `merge_backoff`, twice as long after each further one; after `merge_failures` it is
-    # in quarantine.
+    # Lease time of a merge task. Moulin's own workers send three heartbeats in this time. Other workers that
+    # request no lease get `merge_poll_lease`. After a failure a task waits `merge_backoff`, doubled after each
+    # further failure. After `merge_failures` failures it is quarantined.
     merge_lease_seconds: float = 5 * MINUTE
     merge_poll_lease: float = HOUR
     merge_backoff: float = 30.0
     merge_failures: int = 5
-    # How long a finished merge task is remembered, so that a repeated completion is known.
+    # How long a finished merge task is remembered, so that a repeated completion is recognised.
     merge_task_keep: float = DAY
-    # Files under staged segment numbers that were never registered are swept this long after.
+    # Files with staged segment numbers that were never registered are deleted after this time.
     staged_seconds: float = 6 * HOUR
-    # The janitor looks for work this often, cleans up every `gc_interval` and looks for orphans every
-    # `orphan_interval`. With `delete_bytes` off the lake deletes no file with rows of a table, dropped or not:
-    # segments and journals wait for the segment deletion service.
+    # The janitor looks for work at this interval, cleans up every `gc_interval` and looks for orphaned files every
+    # `orphan_interval`. With `delete_bytes` off, the lake never deletes files with rows: segments and journals wait
+    # for the segment deletion service.
     janitor_interval: float = 10.0
-    # One that dies keeps the others from taking over for this long; longer than any step of it takes.
+    # How long other janitors wait after a janitor was killed. It must be longer than any of its steps.
     janitor_lease: float = 5 * MINUTE
     gc_interval: float = 5 * MINUTE
     orphan_interval: float = 6 * HOUR
     delete_bytes: str = "on"
     # What is believed of files that Iceberg engines commit over REST: with `all`, every file is read; with `sample`,
-    # the first and every tenth of a commit; with `manifest`, none.
+    # the first and every tenth of a commit; with `new-writers`, those of writers whose files the table has not seen
+    # right yet; with `manifest`, none.
     iceberg_verify: str = "all"
-    # Rows per batch of a streamed scan, and bytes it may read ahead.
+    # Rows per batch of a streamed scan, and its limit of bytes to read ahead.
     scan_batch_rows: int = 131_072
     scan_ahead_bytes: int = 256 * MIB
-    # With `scan_by_pages` on, scans read the columns of their filter first, and only pages with matches of the others;
-    # page bounds and bloom filters leave out what cannot match.
+    # With `scan_by_pages` on, scans read the filter columns first, and then only the pages with matches from the
+    # other columns. Page bounds and bloom filters skip pages without matches.
     scan_by_pages: str = "on"
-    # With `sql_pruning` on, `lake.sql` asks the catalog which segments a statement needs, of tables that have at least
-    # `sql_pruning_segments` of them or an index: it plans a statement twice, which takes longer than to look into few.
+    # With `sql_pruning` on, `lake.sql` prunes segments with the catalog, for tables with at least
+    # `sql_pruning_segments` segments or an index. It plans such a statement twice, which costs more than it saves
+    # for few segments.
     sql_pruning: str = "on"
     sql_pruning_segments: int = 32
-    # DELETE and UPDATE with conditions and values that Moulin computes as Spark does run in this process when the
-    # segments to read have at most so many bytes; with 0, Spark computes every statement.
+    # DELETE and UPDATE run in this process if Moulin can compute their conditions and values exactly as Spark does,
+    # and the segments to read are not larger than this. With 0, Spark runs every statement.
     sql_local_bytes: int = 512 * MIB
-    # Keyed tables. A log syncs `always`, every `log_interval` seconds (`interval`), or `never`; it lies in
-    # `log_folder`, beside the table when that is empty and the lake is a folder, and in the lake's object store when it
-    # is not. A file of it holds about `log_file_bytes`.
+    # Logs of keyed tables. A log syncs `always`, every `log_interval` seconds (`interval`), or `never`. It is
+    # stored in `log_folder`. If that is empty, it is next to the table for a lake in a folder, and in the object
+    # store otherwise. A log file has about `log_file_bytes`.
     log_sync: str = "always"
     log_interval: float = 1.0
     log_folder: str = ""
     log_file_bytes: int = 64 * MIB
-    # A memtable of `memtable_bytes` is flushed. Writers wait a little from `memtable_slowdown` waiting ones on or
-    # `level0_slowdown` level-0 segments of a region, and until there are fewer at `memtable_stop` and `level0_stop`,
-    # for at most `stall_seconds`. A waiting memtable counts as a level-0 segment, so puts never make more of these than
-    # `level0_stop`; in a partitioned table a memtable may become one for each partition.
-    # With `memtable_columns` on, what a scan made of a memtable is kept until that is flushed, and the next scan adds
-    # what came since; it counts towards `memtable_bytes`.
+    # A memtable of `memtable_bytes` is flushed. Writes are slowed down from `memtable_slowdown` waiting memtables
+    # or `level0_slowdown` level-0 segments of a region. They block from `memtable_stop` and `level0_stop`, for at
+    # most `stall_seconds`. A waiting memtable counts as a level-0 segment, so puts never create more than
+    # `level0_stop` segments; in a partitioned table, one memtable may become a segment for each partition. With
+    # `memtable_columns` on, the columns that a scan builds from a memtable are cached until the flush, and later
+    # scans only add new rows. The cache counts towards `memtable_bytes`.
     memtable_bytes: int = 64 * MIB
     memtable_columns: str = "on"
     memtable_slowdown: int = 2
     memtable_stop: int = 4
-    # At most `flush_threads` regions of a table are flushed at once.
+    # How many regions of a table are flushed at the same time.
     flush_threads: int = 1
     level0_slowdown: int = 24
     level0_stop: int = 48
     stall_seconds: float = 60.0
     # With `merge_background` on, the process that writes a region compacts its level-0 segments when there are
-    # `level0_trigger` of them, and those of level 1 into level 2 when they hold more than `level1_bytes`. Each deeper
-    # level, down to `deepest_level`, may hold `level_growth` times as much before some of it moves on.
+    # `level0_trigger` of them, and level 1 into level 2 when it exceeds `level1_bytes`. Each deeper level, down to
+    # `deepest_level`, may be `level_growth` times larger than the one above.
     merge_background: str = "on"
     level0_trigger: int = 8
     level1_bytes: int = 256 * MIB
     level_growth: int = 10
     deepest_level: int = 2
-    # What is kept in memory for look-ups: rows, blocks of key indexes, and row groups.
+    # Cache sizes for look-ups by key: rows, blocks of key indexes, and row groups.
     row_cache_rows: int = 100_000
     key_cache_bytes: int = 256 * MIB
     group_cache_bytes: int = 256 * MIB
-    # Where what never changes of a lake in an object store is kept on this machine; empty: nowhere. And how much of it.
+    # Local cache directory for immutable objects of an object store (empty: no cache), and its size limit.
     cache_folder: str = ""
     cache_bytes: int = 10_240 * MIB
-    # With `check_etags` on, an adopted file in an object store must have the ETag that it had when it was adopted.
+    # With `check_etags` on, an adopted file in an object store must still have the ETag of its adoption.
     check_etags: str = "on"
-    # One compaction of an event table spans at most this much time, unless the table or its retention says otherwise.
+    # Limit of the event-time range of one compaction of an event table, unless set for the table or by its
+    # retention.
     merge_span: float = 7 * DAY
-    # Collectors write an object of their stream at once when none is on its way, but in the long run only one in so
-    # many seconds, or when it has so many bytes.
+    # Average interval between baby segments of a collector, and the size at which it writes one. A baby segment is
+    # written at once if none is being written.
     stream_flush_seconds: float = 0.05
     stream_segment_bytes: int = 16 * MIB
-    # A quiet stream gets an object that says that its collector lives, this often.
+    # Interval of the heartbeats in an idle stream.
     stream_keep_alive: float = 2 * MINUTE
-    # A collector takes requests of at most `collector_request_bytes`, and has at most `collector_budget_bytes` on their
-    # way to the store. When the store does not answer, it keeps callers waiting for `collector_patience`.
+    # Limits of a collector: bytes of one request, and bytes being written to the store. If the store is
+    # unavailable, senders wait for up to `collector_patience`.
     collector_request_bytes: int = 64 * MIB
     collector_budget_bytes: int = 256 * MIB
-    # What the rows of one request may take once decoded, how many rows or records, columns, and values (messages of
-    # OTLP, values of JSON) it may have, and how deep rows may be nested. So many threads check requests.
+    # Limits for one request: bytes of decoded rows, number of rows or records, columns, values (messages of OTLP,
+    # values of JSON), and nesting depth of rows. `collector_threads` threads check requests.
     collector_decoded_bytes: int = 256 * MIB
     collector_request_rows: int = 1_000_000
     collector_request_columns: int = 2_000
@@ -163,44 +166,44 @@ class Config:
     collector_request_depth: int = 64
     collector_threads: int = 2
     collector_patience: float = 10.0
-    # A collector's clients have so long to send the head of an HTTP request, and its body (longer while it moves). They
-    # may have so many connections in all, and each peer so many. Names that they may call it by besides those of this
-    # machine, when it listens on loopback: with commas, `*` for any.
+    # HTTP limits of a collector: time for the head of a request and for its body (longer while data arrives),
+    # connections in total and per peer. On loopback, comma-separated host names accepted besides those of this
+    # machine; `*` for any.
     collector_header_seconds: float = 10.0
     collector_body_seconds: float = 30.0
     collector_connections: int = 1000
     collector_peer_connections: int = 250
     collector_allowed_hosts: str = ""
-    # A nursery takes at most so many stored bytes of streams into one batch; batches from `nursery_local_bytes` on are
-    # milled on Spark. A stream without an object for `stream_timeout` is ended. A batch that failed so often in a row
-    # is taken apart, object by object.
+    # Limit of stored bytes in one batch of a nursery; batches from `nursery_local_bytes` on run on Spark. A stream
+    # without an object for `stream_timeout` is ended. After `nursery_failures` consecutive failures the objects of
+    # a batch are processed one by one.
     nursery_batch_bytes: int = 32 * MIB
     nursery_local_bytes: int = 4 * MIB
     nursery_failures: int = 3
-    # A nursery that died in the first batch it began counts as a failure of that batch this long afterwards.
+    # If a nursery crashed in its first batch, that counts as a failure of the batch after this time.
     nursery_try_age: float = 30.0
     stream_timeout: float = 5 * MINUTE
-    # A deleted or re-routed ingest token may still be in use by a collector for this long.
+    # How long a collector may still use a deleted or re-routed ingest token.
     token_recheck: float = MINUTE
-    # Objects of a stream are kept this long after the commit that took them in; how far which version was, is known for
+    # How long baby segments are kept after their commit. The stream offsets of versions are kept for
     # `checkpoint_keep`.
     blob_keep: float = HOUR
     checkpoint_keep: float = 30 * MINUTE
-    # How long a request that Moulin makes itself may be repeated and is known to be done.
+    # How long request ids of Moulin's own commits are remembered, so that retries are recognised.
     request_keep: float = 7 * DAY
-    # A member of the cluster that was not heard of for this long is gone. Empty: the lake's own id.
+    # A cluster member that was not seen for this long is removed. An empty `cluster_id` means the lake's own id.
     member_ttl: float = 20.0
     cluster_id: str = ""
 
     def replace(self, **changes: Any) -> Config:
-        """A copy with `changes`; InvalidInput names an unknown knob or a value of the wrong kind."""
+        """A copy with `changes`; InvalidInput names an unknown setting or an invalid value."""
         checked: dict[str, Any] = {name: _value(name, raw) for name, raw in changes.items()}
         return dataclasses.replace(self, **checked)
 
 
-_MAY_BE_ZERO = ("inline_bytes",)  # of those that are whole numbers
+_MAY_BE_ZERO = ("inline_bytes",)  # of the integer settings
 _MOST = {"deepest_level": 7}
-_WORDS = {"iceberg_verify": ("all", "sample", "manifest")}
+_WORDS = {"iceberg_verify": ("all", "new-writers", "sample", "manifest")}
 _FIELDS: dict[str, type[int] | type[float] | type[str]] = {
     f.name: next(kind for kind in (int, str, float) if isinstance(f.default, kind)) for f in dataclasses.fields(Config)
 }
@@ -218,9 +221,9 @@ def _value(name: str, raw: Any) -> float | int | str:
 
 def _text(name: str, raw: Any) -> str:
     if not isinstance(raw, str | Path) or "\0" in str(raw):
-        raise InvalidInput(f"Setting {name!r} takes text, not {raw!r}.")
+        raise InvalidInput(f"Setting {name!r} must be text, not {raw!r}.")
     if str(raw) not in (known := _WORDS.get(name, (str(raw),))):
-        raise InvalidInput(f"Setting {name!r} is one of {', '.join(known)}, not {raw!r}.")
+        raise InvalidInput(f"Setting {name!r} must be one of {', '.join(known)}, not {raw!r}.")
     return str(raw)
 
 
@@ -232,20 +235,20 @@ def _number(name: str, raw: Any, kind: type[int] | type[float]) -> float | int:
         if isinstance(raw, float) and kind is int and value != raw:
             raise ValueError
     except (TypeError, ValueError):
-        raise InvalidInput(f"Setting {name!r} takes a number, not {raw!r}.") from None
+        raise InvalidInput(f"Setting {name!r} must be a number, not {raw!r}.") from None
     least = 1 if kind is int and name not in _MAY_BE_ZERO else 0
     if not value >= least:
         raise InvalidInput(f"Setting {name!r} must be {'at least 1' if least else 'zero or more'}, not {raw!r}.")
     if value > _MOST.get(name, value):
-        raise InvalidInput(f"Setting {name!r} is at most {_MOST[name]}, not {raw!r}.")
+        raise InvalidInput(f"Setting {name!r} must be at most {_MOST[name]}, not {raw!r}.")
     return value
 
 
-SECTIONS = ("serve",)  # tables of moulin.toml that others read
+SECTIONS = ("serve",)  # sections of moulin.toml that other modules read
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """What a moulin.toml says; nothing when there is none."""
+    """The content of a moulin.toml; empty if there is none."""
     if not file.is_file():
         return {}
     import tomllib  # few lakes have such a file
@@ -257,9 +260,9 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 def file_settings(file: Path, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The settings of the lake in a file that was named, but for those that the environment overrides.
+    """The settings of the lake in a given file, except those that the environment overrides.
 
-    InvalidInput names the file and the key or table that means nothing.
+    InvalidInput names the file and the unknown key or section.
     """
     environ = os.environ if environ is None else environ
     found = {}
@@ -289,11 +292,11 @@ _SERVICE_LINKS: tuple[tuple[str, str], ...] = (
 
 
 def is_service_link(name: str, value: str) -> bool:
-    """Whether Kubernetes put this variable there for a service named `moulin` or `moulin-...`; nobody set it here.
+    """Whether Kubernetes set this variable for a service named `moulin` or `moulin-...`.
 
-    Name and value are of the kinds that it makes: MOULIN_PORT=tcp://10.0.0.1:8181 is one, MOULIN_PORT=8181 is not.
+    Name and value must both match: MOULIN_PORT=tcp://10.0.0.1:8181 does, MOULIN_PORT=8181 does not.
     """
-    import re  # only servers ask
+    import re  # only servers need it
 
     return any(
         re.fullmatch(f"MOULIN(_[A-Z0-9_]+)?{tail}", name) and re.fullmatch(kind, value) for tail, kind in _SERVICE_LINKS
@@ -327,9 +330,9 @@ TZ USER VIRTUAL_ENV XDG_CACHE_HOME
 
 
 def safe_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Of the environment, by default this process's own, the variables that Python and Spark need to start.
+    """The variables of the environment (default: of this process) that Python and Spark need to start.
 
-    For processes that run the SQL of others: what is not in a list of known names may be a secret.
+    For processes that run untrusted SQL: variables that are not on the list may be secrets.
     """
     found = os.environ if environment is None else environment
     known = set(_SAFE_VARIABLES.split())

@@ -1,11 +1,11 @@
-"""Names that changed: the old one keeps working for one release, and warns.
+"""Renamed functions, arguments and commands: the old name keeps working for one release, and warns.
 
-The policy is in docs/compatibility.md. A renamed function keeps a line for its old name, a renamed argument and a
-renamed command call `warn_renamed` where the old one is met:
+The policy is in docs/compatibility.md. A renamed function keeps its old name with `renamed`; a renamed argument and a
+renamed command call `warn_renamed` if the old name is used:
 
     get_many = renamed(get_batch, "Table.get_many")
 
-Tests turn warnings into errors, so a test of an old name says that it expects one:
+Tests turn warnings into errors, so a test of an old name must expect the warning:
 
     with pytest.warns(DeprecationWarning, match="get_batch"):
         table.get_many([1])
@@ -25,18 +25,18 @@ R = TypeVar("R")
 
 
 def warn_renamed(old: str, new: str, *, stacklevel: int = 2) -> str:
-    """Warn that `old` is now called `new`, and return that sentence, for commands to print.
+    """Warn that `old` is now called `new`, and return the message, for commands to print.
 
-    The warning names the line that called the function which calls this one; each function between adds 1 to
+    The warning points to the caller of the calling function; each function in between adds 1 to
     `stacklevel`.
     """
-    sentence = f"{old} is now {new}. The old name is deprecated and goes with the next release."
+    sentence = f"{old} is now {new}. The old name is deprecated and will be removed in the next release."
     warnings.warn(sentence, DeprecationWarning, stacklevel=stacklevel + 1)
     return sentence
 
 
 def renamed(function: Callable[P, R], old: str) -> Callable[P, R]:
-    """`function` under its old name: does the same, and warns when it is called."""
+    """`function` under its old name: warns when it is called."""
 
     @functools.wraps(function)
     def under_the_old_name(*arguments: P.args, **options: P.kwargs) -> R:

@@ -1,11 +1,11 @@
-"""The whole error tree. Few kinds, each telling the caller what to do; detail is in the message, which is not API.
+"""All error classes. The class tells the caller what to do; details are in the message, which is not API.
 
 MoulinError
-├── InvalidInput         the request itself is wrong: change it
+├── InvalidInput         the request is invalid: change it
 ├── NotFound             no such object: check the name, or create it
-├── AlreadyExists        the name or object is taken: choose another
-├── FailedPrecondition   refused by the state of things: change that state first
-├── Conflict             lost against another commit: read again and retry        (retryable)
+├── AlreadyExists        the name is taken: choose another
+├── FailedPrecondition   not possible in the current state: change the state first
+├── Conflict             another commit was first: read again and retry            (retryable)
 │   └── Erased           rows were erased while they were read: read again        (retryable)
 ├── Unavailable          storage, catalog or network did not answer: retry later  (retryable)
 ├── Unauthenticated      the server does not know who asks: send a valid token
@@ -22,7 +22,7 @@ from typing import ClassVar
 
 
 class MoulinError(Exception):
-    """Root of every error that Moulin raises on purpose."""
+    """Base class of all errors that Moulin raises."""
 
     retryable: ClassVar[bool] = False
 
@@ -32,9 +32,9 @@ class MoulinError(Exception):
 
 
 class InvalidInput(MoulinError, ValueError):
-    """The request itself is wrong; sending it again cannot help.
+    """The request is invalid; repeating it cannot succeed.
 
-    `line` and `column`, from 1, say where in a text the mistake is, if that is known.
+    `line` and `column`, counted from 1, are the position of the error in a text, if known.
     """
 
     def __init__(self, message: str = "", *, line: int | None = None, column: int | None = None) -> None:
@@ -44,21 +44,22 @@ class InvalidInput(MoulinError, ValueError):
 
 
 class NotFound(MoulinError, LookupError):
-    """No object of that name, number or version."""
+    """There is no object with this name, number or version."""
 
 
 class AlreadyExists(MoulinError):
-    """The name is taken by a live object."""
+    """The name is used by an existing object."""
 
 
 class FailedPrecondition(MoulinError):
-    """The state of the lake forbids it; the message says what to change first."""
+    """Not possible in the current state of the lake; the message says what to change first."""
 
 
 class Conflict(MoulinError):
-    """Another commit won. Read again and retry.
+    """Another commit was first. Read again and retry.
 
-    `requirement` names what had to hold, `expected` and `found` its two values, `winner` the version that won.
+    `requirement` is the violated condition, `expected` and `found` its two values, `winner` the version of the other
+    commit.
     """
 
     retryable = True
@@ -80,33 +81,33 @@ class Conflict(MoulinError):
 
 
 class Erased(Conflict):
-    """Rows were erased from every version while this one was read. What is left can be read again, at any version."""
+    """Rows were erased from every version while this version was read. Read again; the remaining rows are readable."""
 
 
 class Unavailable(MoulinError):
-    """Storage, catalog or network did not answer in time. Nothing is known to be lost; retry."""
+    """Storage, catalog or network were unavailable. Nothing is known to be lost; retry."""
 
     retryable = True
 
 
 class Unauthenticated(MoulinError):
-    """The call carried no token, or one that is unknown, expired or revoked."""
+    """The call had no token, or its token is unknown, expired or revoked."""
 
 
 class PermissionDenied(MoulinError):
-    """The token is valid, and its role does not allow the call."""
+    """The token is valid, but its role does not allow the call."""
 
 
 class Fenced(MoulinError):
-    """Another writer or another incarnation of the lake took over. Stop, and open the lake again."""
+    """Another writer or incarnation of the lake took over. Stop, and open the lake again."""
 
 
 class Corrupt(MoulinError):
-    """Stored bytes are not what was written. The message names the object, and where in it."""
+    """Stored data is damaged. The message names the object and the position."""
 
 
 class Unsupported(MoulinError):
-    """The object was made by a newer version or needs a feature that this version does not have."""
+    """The object was written by a newer version, or needs a feature that this version lacks."""
 
 
 class Closed(MoulinError):
@@ -114,7 +115,7 @@ class Closed(MoulinError):
 
 
 def missing_extra(what: str, extra: str) -> FailedPrecondition:
-    """The error for `what` when a package of one of Moulin's extras is not installed."""
+    """The error for `what` if a package of one of Moulin's extras is not installed."""
     return FailedPrecondition(f"{what} needs the extra {extra!r}: pip install 'moulin[{extra}]'.")
 
 

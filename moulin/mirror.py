@@ -1,10 +1,10 @@
-"""Mirror: a lake copied to another storage root, again and again, with what it lags behind.
+"""Mirror: copies a lake to another storage root continuously, and reports how far the copy is behind.
 
-At every moment the target is a lake's storage at some version, fit for `moulin recover` and for a read-only connect:
-data files are copied first, then manifests in version order, and the marker, without which nobody opens it, last. A
-killed mirror goes on where it was: what the target holds under the same name and size is not copied again. Nothing is
-deleted at the target, so it keeps more history than the lake itself; but for tables of which rows were erased: their
-manifests are copied again, and files that the lake has no more are deleted.
+At every moment the target is a complete lake at some version, usable by `moulin recover` and a read-only connect:
+data files are copied first, then manifests in version order, and last the marker, without which it cannot be opened. A
+killed mirror continues where it stopped: files with the same name and size are not copied again. Nothing is
+deleted at the target, so it keeps more history than the lake. The exception are tables with erased rows: their
+manifests are copied again, and files that the lake no longer has are deleted.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from moulin.storage import paths
 from moulin.storage.store import Store, open_store
 
 _THREADS = 4
-_CHUNK = 8 << 20  # of a file held in memory by each thread
-_AT_ONCE = 256  # copies handed to the threads before the next ones are looked at
-_ATTEMPTS = 5  # when clean-up removes files under our hands
+_CHUNK = 8 << 20  # memory per thread
+_AT_ONCE = 256  # copies queued for the threads
+_ATTEMPTS = 5  # when clean-up removes files during a round
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorReport:
-    """What one round copied, the version that the target is at, and how far the lake is ahead of it by now."""
+    """The copied files of one round, the version of the target, and how far the lake is ahead of it."""
 
     version: int
     objects: int
@@ -48,14 +48,14 @@ class MirrorReport:
 
 
 class Mirror:
-    """Copies a lake to the storage at `target`. Two mirrors of one lake to one target do no harm, and waste work."""
+    """Copies a lake to the storage at `target`. Two mirrors with the same target are safe, but duplicate work."""
 
     def __init__(self, lake: Lake, target: str, storage_options: Mapping[str, str] | None = None) -> None:
         self._lake = lake
         self._target = open_store(target, storage_options)
         if self._target.uri == lake.store.uri:
             raise FailedPrecondition(f"{self._target.uri} is the lake itself: mirror it to another address.")
-        self._there: dict[str, int] | None = None  # sizes of what the target holds, once it was listed
+        self._there: dict[str, int] | None = None  # sizes of the target's files, after listing
         self._opened = False  # whether the target has its marker
         self._version = 0
 
@@ -64,7 +64,7 @@ class Mirror:
         return self._target
 
     def run_once(self, progress: Progress | None = None) -> MirrorReport:
-        """Bring the target to the newest published version. The first round compares all, later ones what is new."""
+        """Copy up to the newest published version. The first round compares all files, later rounds only new ones."""
         if self._there is None:
             self._look()
         gone = ""
@@ -72,40 +72,40 @@ class Mirror:
             source = mirror_source.take(self._lake.own_catalog(), self._version)
             if mirror_source.has_successor(self._lake.own_catalog(), self._target, source.version):
                 raise FailedPrecondition(
-                    f"The lake in {self._target.uri} was recovered there and goes on by itself: choose another target."
+                    f"The lake in {self._target.uri} was recovered and is now independent: choose another target."
                 )
             try:
                 objects, size = self._copy(source, progress or (lambda done, total: None))
                 for table_id in sorted(source.erased):
                     self._erase(source, table_id)
                 self._delete([path for path in source.gone if path in (self._there or ())])
-            except NotFound as error:  # clean-up deleted it: a later version does not name it any more
+            except NotFound as error:  # clean-up deleted it: a later version no longer uses it
                 gone = error.message
                 continue
             self._version = source.version
             return MirrorReport(
                 source.version, objects, size, *mirror_source.lag(self._lake.own_catalog(), source.version)
             )
-        raise Corrupt(f"A file that the catalog names is not there: {gone} Run `moulin check`, and restore the file.")
+        raise Corrupt(f"A file of the lake is missing: {gone} Run `moulin check`, and restore the file.")
 
     def follow(
         self, interval: float, stop: threading.Event, report: Callable[[MirrorReport], None] = lambda report: None
     ) -> None:
-        """Rounds until `stop` is set, at least `interval` seconds apart. What fails for a while is tried again."""
+        """Run rounds until `stop` is set, at least `interval` seconds apart. Temporary failures are retried."""
         while not stop.is_set():
             try:
                 report(self.run_once())
             except Unavailable:
                 behind = mirror_source.lag(self._lake.own_catalog(), self._version)
                 report(MirrorReport(self._version, 0, 0, *behind))
-                self._there = None  # who knows what has arrived
+                self._there = None  # the result of the copy is unknown
                 self._version = 0
             stop.wait(interval)
 
     def _look(self) -> None:
         marker = read_marker(self._target)
         if marker is not None and UUID(str(marker["uuid"])) != self._lake.catalog.uuid:
-            raise FailedPrecondition(f"{self._target.uri} holds another lake: mirror to an empty target.")
+            raise FailedPrecondition(f"{self._target.uri} contains another lake: mirror to an empty target.")
         if marker is None:
             self._target.check_put_if_absent()
         self._opened = marker is not None
@@ -136,7 +136,7 @@ class Mirror:
         return done, size
 
     def _erase(self, source: Source, table_id: UUID) -> None:
-        """Make what the target has of a table equal to what the lake has: manifests first, then files that went."""
+        """Make a table at the target equal to that of the lake: copy manifests first, then delete removed files."""
         assert self._there is not None
         for name in source.manifests:
             found = paths.parse_table_manifest(name)
@@ -161,7 +161,7 @@ class Mirror:
         return found is None or (file.size is not None and found != file.size)
 
     def _copy_file(self, file: KnownFile) -> int:
-        """Copy one file; it appears at the target only if it is what the catalog recorded."""
+        """Copy one file; it appears at the target only if it matches the catalog."""
         if file.verify is not None:
             return self._copy_whole(file)
         digest, size = hashlib.sha256(), 0
@@ -171,11 +171,11 @@ class Mirror:
                 size += len(piece)
                 target.write(piece)
             if file.sha256 is not None and digest.digest() != file.sha256:
-                raise _damaged(file.path, "its SHA-256 is not the one recorded")
+                raise _damaged(file.path, "its SHA-256 does not match the catalog")
         return size
 
     def _copy_whole(self, file: KnownFile) -> int:
-        """A file with checksums inside, which are looked at before it is written."""
+        """Copy a file with internal checksums, which are verified before it is written."""
         data = self._lake.store.get(file.path)
         if (problem := file.problem(data)) is not None:
             raise _damaged(file.path, problem)

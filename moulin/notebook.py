@@ -1,4 +1,4 @@
-"""How lakes, tables, scans and histories look in a notebook: small HTML tables, every value of which is escaped."""
+"""HTML of lakes, tables, scans and histories for notebooks; every value is escaped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST_ROWS = 50
 
 
 def html_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, more: int = 0) -> str:
-    """A table with its caption. `more` is how many rows are not shown."""
+    """A table with a caption. `more` is the number of rows not shown."""
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     body = "".join("<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in row) + "</tr>" for row in rows)
     rest = f"<p>… and {more:,} more</p>" if more > 0 else ""

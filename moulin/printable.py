@@ -1,7 +1,7 @@
-"""Text of strangers made harmless for terminals and logs: values, names, comments, properties, other people's messages.
+"""Makes untrusted text harmless for terminals and logs: values, names, comments, properties, foreign messages.
 
-A terminal obeys control characters: they move the cursor, colour, set titles and answer for the user. Bidirectional
-overrides show text in another order than it has. All of them are written as escapes here, and nothing else changes.
+A terminal executes control characters: they move the cursor, colour, set titles and type for the user. Bidirectional
+overrides show text in another order. All of them are replaced by escapes; nothing else changes.
 """
 
 # Decisions: docs/decisions/0242
@@ -17,7 +17,7 @@ _HIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    r"""`text` with control characters as escapes, such as `\x1b` or `\u202e`; those in `keep` stay."""
+    r"""`text` with control characters as escapes, such as `\x1b` or `\u202e`, except those in `keep`."""
     return _HIDDEN.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
 
 

@@ -1,4 +1,4 @@
-"""Which release of Moulin this is. Manifests name what wrote them."""
+"""The release of Moulin. Manifests contain the release that wrote them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The settings that `moulin.connect` takes, with their types, so that an editor completes and checks them.
+"""The settings of `moulin.connect` with their types, so that editors can complete and check them.
 
-`moulin.config.Config` has their defaults and says what they do; a test holds the two together.
+`moulin.config.Config` has their defaults and documentation; a test keeps the two in sync.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A cache in memory with a limit, by bytes or by count: the one mechanism for everything kept to spare a second read.
+"""An in-memory LRU cache with a limit in bytes or entries. All caches in memory use it.
 
-Values must not be None, and nobody may change one that is held: several threads get the same object.
+Values must not be None, and must not be modified: several threads get the same object.
 """
 
 # Decisions: docs/decisions/0213
@@ -21,10 +21,10 @@ def _one(_: object) -> int:
 
 
 class SizedCache(Generic[_K, _V]):
-    """Values by key, of at most `limit` in weight; drops the least recently used first. Thread-safe.
+    """Values by key, with a total weight of at most `limit`; evicts the least recently used first. Thread-safe.
 
-    `weigh` returns the weight of a value, usually its bytes; without it every value weighs 1, so that `limit` is a
-    count. The newest value stays even if it alone is heavier than `limit`.
+    `weigh` returns the weight of a value, usually its bytes. By default every value weighs 1, so `limit` is a
+    count. The newest value is kept even if it alone exceeds `limit`.
     """
 
     __slots__ = ("_held", "_limit", "_lock", "_weigh", "hits", "misses", "weight")
@@ -39,7 +39,7 @@ class SizedCache(Generic[_K, _V]):
         return len(self._held)
 
     def find(self, key: _K) -> _V | None:
-        """The value of a key, which counts as used now; None if it is not held."""
+        """The value of a key, marked as used; None if it is not cached."""
         with self._lock:
             found = self._held.get(key)
             if found is None:
@@ -50,7 +50,7 @@ class SizedCache(Generic[_K, _V]):
             return found[0]
 
     def keep(self, key: _K, value: _V) -> None:
-        """Hold a value, in place of an earlier one of the same key."""
+        """Store a value, replacing an earlier one with the same key."""
         weight = self._weigh(value)
         with self._lock:
             earlier = self._held.pop(key, None)
@@ -62,7 +62,9 @@ class SizedCache(Generic[_K, _V]):
                 self.weight -= self._held.popitem(last=False)[1][1]
 
     def get(self, key: _K, make: Callable[[], _V]) -> _V:
-        """The value of a key, made and held if it is missing. Two threads may make it at once: the lock is not held."""
+        """The value of a key, created and stored if missing. Two threads may create it at once, because no lock is
+        held.
+        """
         found = self.find(key)
         if found is None:
             found = make()
@@ -70,7 +72,7 @@ class SizedCache(Generic[_K, _V]):
         return found
 
     def drop(self, key: _K) -> None:
-        """Forget a key, if it is held."""
+        """Remove a key, if present."""
         with self._lock:
             found = self._held.pop(key, None)
             if found is not None:

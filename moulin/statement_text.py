@@ -1,6 +1,6 @@
-"""SQL text cut into statements at `;`, as `moulin sql` and `moulin shell` take it, names of branches in it, and words.
+"""Splits SQL text into statements at `;` for `moulin sql` and `moulin shell`, and finds names of branches in it.
 
-A `;` inside a quote or a comment does not end a statement. What quotes are depends on the dialect: in Spark a backslash
+A `;` inside a quote or a comment does not end a statement. Quotes depend on the dialect: in Spark a backslash
 escapes inside '...' and "..." (not after r), in DuckDB a quote is only doubled, and $tag$...$tag$ quotes too. Comments
 of both are `--` to the end of the line and `/* ... */`, which nest.
 """
@@ -25,7 +25,7 @@ limit merge natural not null nulls offset on or order outer over partition quali
 truncate union update using values view when where window with
 """
 KEYWORDS: Final = tuple(_SQL.split())
-"""Words that both dialects know, for completion."""
+"""Keywords of both dialects, for completion."""
 
 _OPEN_COMMENT, _CLOSE_COMMENT = "/*", "*/"
 # What begins something that may hold a `;`, or is one; then the whole of it, or no match when it is not closed.
@@ -57,7 +57,7 @@ _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 
 class Split(NamedTuple):
-    """Statements without their `;`, and the text after the last one; `unclosed` names what is open at its end."""
+    """Statements without their `;`, and the text after the last one; `unclosed` names an open quote or comment."""
 
     statements: list[str]
     rest: str
@@ -65,7 +65,7 @@ class Split(NamedTuple):
 
 
 def split(text: str, dialect: Dialect) -> Split:
-    """The statements that a `;` ends, and what is left. Those of comments and blanks alone are left out."""
+    """The statements that end with `;`, and the rest. Statements of only comments and blanks are skipped."""
     found: list[str] = []
     start = position = 0
     has_code = False
@@ -89,7 +89,7 @@ def split(text: str, dialect: Dialect) -> Split:
 
 
 def statements(text: str, dialect: Dialect) -> list[str]:
-    """All statements of a text whose last `;` may be missing; InvalidInput when a quote or comment is not closed."""
+    """All statements of a text whose last `;` may be missing; InvalidInput if a quote or comment is not closed."""
     cut = split(text, dialect)
     if cut.unclosed is not None:
         raise InvalidInput(f"The text ends inside a {cut.unclosed}: close it.")
@@ -101,7 +101,7 @@ _BARE_BRANCH = r"[A-Za-z0-9_]+(?:-[A-Za-z0-9_]+)*"
 
 
 class _Names(NamedTuple):
-    """How a dialect writes names: a part of one, and parts with dots between them, each perhaps with a branch."""
+    """The syntax of names in a dialect: one part, and parts separated by dots, each optionally with a branch."""
 
     quote: str
     part: re.Pattern[str]
@@ -122,7 +122,7 @@ _NAMES: Final[Mapping[str, _Names]] = MappingProxyType({"spark": _names("`", r"\
 def with_branches(text: str, dialect: Dialect, catalog: str | None = None) -> str:
     """The text with `shop.orders@exp` and `shop@exp.orders` as `shop@exp`.orders, quoted as the dialect quotes names.
 
-    What is inside strings, comments and quoted names stays as it is; so does an @ that follows no name. The first part
+    Strings, comments and quoted names are not changed, nor is an @ that follows no name. The first part
     of a name is that of a database, unless it is `catalog`, and there are more.
     """
     if _AT not in text:
@@ -133,7 +133,7 @@ def with_branches(text: str, dialect: Dialect, catalog: str | None = None) -> st
 
 
 def branches_in(text: str, dialect: Dialect) -> set[str]:
-    """What may be the names of branches in a text: what follows the last @ in a part of a name."""
+    """Possible names of branches in a text: the text after the last @ in a part of a name."""
     names, found = _NAMES[dialect], set()
     for piece, is_name in _pieces(text, dialect) if _AT in text else ():
         for part in names.part.finditer(piece) if is_name and _AT in piece else ():
@@ -145,7 +145,7 @@ def branches_in(text: str, dialect: Dialect) -> set[str]:
 
 
 def _pieces(text: str, dialect: Dialect) -> Iterator[tuple[str, bool]]:
-    """The text in pieces, and whether each is a name."""
+    """The text in pieces, each with a flag whether it is a name."""
     names, starts = _NAMES[dialect], _STARTS[dialect]
     position = 0
     while position < len(text):
@@ -171,7 +171,7 @@ def _moved(written: str, names: _Names, catalog: str | None) -> str:
     if not given:
         return written
     if len(given) > 1 or given[0][0] not in (first, first + 1):
-        raise InvalidInput(f"{written[:100]} has its branch in a wrong place: write database.table@branch.")
+        raise InvalidInput(f"{written[:100]} has its branch in the wrong place: write database.table@branch.")
     quote = names.quote
     database = f"{_bare(parts[first][0], names)}{_AT}{_bare(given[0][1], names)}".replace(quote, quote * 2)
     shown = [name for name, _ in parts]
@@ -185,7 +185,7 @@ def _bare(part: str, names: _Names) -> str:
 
 
 def _end(text: str, token: re.Match[str], dialect: Dialect) -> int | None:
-    """Where what `token` begins ends; None when it does not."""
+    """The end of the quote or comment that `token` starts; None if it is not closed."""
     kind = token[0]
     if kind == _OPEN_COMMENT:
         return _comment_end(text, token.end())

@@ -71,7 +71,7 @@ def test_a_mirror_on_s3_equals_its_source(
         }
         assert new.table("e.t").scan().to_arrow() == lake.table("e.t").scan().to_arrow()
         new.table("e.another").append(rows(500, 1))
-    with pytest.raises(FailedPrecondition, match="goes on by itself"):
+    with pytest.raises(FailedPrecondition, match="is now independent"):
         Mirror(lake, s3_url, s3_options).run_once()
 
 
@@ -106,7 +106,7 @@ def test_the_marker_comes_last(lake: moulin.Lake, target: str, monkeypatch: pyte
         patch.setattr(mirror.target, "put", refuse)
         with pytest.raises(Unavailable):
             mirror.run_once()
-    with pytest.raises(moulin.errors.NotFound, match="holds no lake"):
+    with pytest.raises(moulin.errors.NotFound, match="contains no lake"):
         replica(target)
     assert Mirror(lake, target).run_once().objects == 1
     with replica(target) as copy:

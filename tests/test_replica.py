@@ -250,7 +250,7 @@ def test_a_replica_needs_no_catalog_and_leaves_nothing(primary: moulin.Lake, tmp
 
 def test_what_is_no_lake_is_not_opened(tmp_path: Path, postgres_url: str) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(NotFound, match="holds no lake"):
+    with pytest.raises(NotFound, match="contains no lake"):
         moulin.connect(tmp_path / "empty", read_only=True)
     with pytest.raises(NotFound, match="does not exist"):
         moulin.connect(tmp_path / "gone", read_only=True)

@@ -1,8 +1,8 @@
-"""The catalog: the truth about a lake, in SQL. Every change is one transaction; readers get one snapshot.
+"""The catalog: the metadata of a lake, in SQL. Every change is one transaction; every read uses one snapshot.
 
-Read `catalog.py` first: `Catalog` opens transactions, and the rooms hold what happens in them. `backend.py` is the
-protocol that a lake asks for (`Catalog` here, a client over gRPC in `meta`); `maintenance.py`, `ingest.py` and
-`overview.py` are parts of the same catalog. From the top down, each imports only what is below it:
+Read `catalog.py` first: `Catalog` opens transactions, and the subpackages implement the work in them. `backend.py` is
+the protocol that a lake uses (implemented by `Catalog` here, and by a gRPC client in `meta`); `maintenance.py`,
+`ingest.py` and `overview.py` are parts of the same catalog. In this order, each imports only what is below it:
 
     replica > upkeep > catalog > backend | maintenance | ingest | overview > manifests > expiry > streams > commit
     > tasks > segments > objects > identity > sql

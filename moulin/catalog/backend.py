@@ -1,4 +1,6 @@
-"""What a lake asks of its catalog. `Catalog` fills it with SQL, `moulin.meta.client.catalog` over the network."""
+"""The protocol between a lake and its catalog, implemented with SQL by `Catalog`, and over gRPC by
+`moulin.meta.client.catalog`.
+"""
 
 # Decisions: docs/decisions/0100
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class TokenBackend(Protocol):
-    """Ingest tokens, and streams as readers see them. A token or table is named, or given by id."""
+    """Ingest tokens, and streams for readers. A token or table is given by name or id."""
 
     def create_token(
         self, database: NameOrId, name: str, routing: Routing, *, expires_in: float | None = None
@@ -58,7 +60,7 @@ class TokenBackend(Protocol):
 
 
 class TaskBackend(Protocol):
-    """Merge tasks, as those who compact use them."""
+    """Merge tasks, for workers and planners."""
 
     def create_merge_tasks(
         self,
@@ -84,24 +86,27 @@ class TaskBackend(Protocol):
 class CatalogBackend(Protocol):
     """The databases, tables, views, segments and versions of one lake. Safe to use from several threads.
 
-    Every error is one of `moulin.errors`, the same ones whoever answers.
+    Every error is one of `moulin.errors`, with the same classes in every implementation.
     """
 
     uuid: UUID
     config: Config
     may_write: bool
-    """Whether this catalog takes changes from here; if not, nobody need try."""
+    """Whether this catalog accepts changes."""
     knows_claims: bool
     """Whether `regions` has every claimed region and its owner: a replica's has only those that manifests name."""
     is_replica: bool
-    """Whether this is a copy of a catalog, made from manifests. Its pins bind nobody, and only `refresh` renews it."""
+    """Whether this is a copy of a catalog, built from manifests.
+
+    Its pins have no effect, and only `refresh` updates it.
+    """
 
     @property
     def ingest(self) -> TokenBackend: ...
     @property
     def maintenance(self) -> TaskBackend: ...
     def refresh(self) -> int:
-        """The version that reads see from now on. Only a replica has to look for it."""
+        """Move to the newest version and return it. Only needed for replicas."""
 
     def close(self) -> None: ...
 
@@ -129,12 +134,12 @@ class CatalogBackend(Protocol):
         expires_in: float | None = None,
         only: Collection[UUID] | None = None,
     ) -> Branch:
-        """Begin a branch as main is at `version`, by default now, with all of its tables or those of `only`."""
+        """Create a branch from main at `version`, by default now, with all of its tables or those in `only`."""
 
     def branches(self, *, include_dropped: bool = False) -> list[Branch]: ...
     def branch(self, name: str) -> Branch: ...
     def branch_tables(self, name: str) -> list[BranchTable]:
-        """The tables of a branch that are not as they were when it began."""
+        """The tables of a branch that differ from its fork version."""
 
     def publish_branch(
         self,
@@ -144,7 +149,7 @@ class CatalogBackend(Protocol):
         dry_run: bool = False,
         request_id: str | None = None,
     ) -> CommitResult:
-        """Bring what a branch did to main as one version, and drop the branch. Raises Stale as `commit` does."""
+        """Apply the changes of a branch to main as one version, and drop the branch. Raises Stale like `commit`."""
 
     def drop_branch(self, name: str) -> Branch: ...
     def resurrect_branch(self, name: str) -> Branch: ...
@@ -152,27 +157,27 @@ class CatalogBackend(Protocol):
     # Base paths
 
     def add_base(self, name: str, uri: str) -> BasePath:
-        """Register a root beside the lake's own, below which data files may lie."""
+        """Register a base path."""
 
     def bases(self) -> list[BasePath]: ...
     def drop_base(self, name: str) -> BasePath:
-        """Forget a root; refused while a file below it is in use."""
+        """Remove a base path; rejected while a file below it is in use."""
 
     def known_paths(self, table_id: UUID, paths: Sequence[str]) -> list[str]:
-        """The paths among those given, all below base paths, that segments of a table have."""
+        """Those of the given paths, all below base paths, that segments of a table use."""
 
     # Tables
 
     def create_table(
         self, database: str, name: str, new: NewTable, first: FirstRows | None = None, *, replace: bool = False
     ) -> TableState:
-        """Make a table, with its first rows if there are any; `replace` drops the one that has the name. One version.
+        """Create a table, with its first rows if given; `replace` drops an existing one with the name. One version.
 
-        Segments of first rows lie in the folder of the id that `new` has.
+        Segments of first rows are in the folder of the id of `new`.
         """
 
     def clone_table(self, source_id: UUID, database: str, name: str, *, version: int | None = None) -> TableState:
-        """Make a table of the rows that another one has at `version`, by default now, without copying a file."""
+        """Clone a table at `version`, by default now, without copying files."""
 
     def tables(self, database: str, *, include_dropped: bool = False) -> list[TableEntry]: ...
     def table(self, database: str, name: str, version: int | None = None) -> TableState: ...
@@ -180,7 +185,7 @@ class CatalogBackend(Protocol):
     def table_entry(self, table_id: UUID) -> TableEntry: ...
     def rename_table(self, database: str, name: str, new_database: str, new_name: str) -> TableState: ...
     def replace_table(self, database: str, name: str, replacement: str) -> TableState:
-        """Give the name of a table to another one of its database and drop the table that had it, in one version."""
+        """Replace a table by another one of its database: drop it and rename the other, in one version."""
 
     def drop_table(self, database: str, name: str, *, immediate: bool = False) -> TableEntry: ...
     def resurrect_table(self, database: str, name: str) -> TableEntry: ...
@@ -233,42 +238,42 @@ class CatalogBackend(Protocol):
         """The live segments of a table at a version; see segments/live.py for the filters."""
 
     def partitions(self, table_id: UUID, limit: int | None = None) -> list[tuple[int, tuple[bytes | None, ...]]]:
-        """Spec id and values of every partition that any version of a table has, or had; at most `limit`."""
+        """Spec id and values of every partition that any version of a table has or had; at most `limit`."""
 
     def segments_by_number(self, table_id: UUID, numbers: Iterable[int], version: int) -> dict[int, LiveSegment]: ...
     def count_rows(self, table_id: UUID, version: int) -> int: ...
     def compactions_of(self, table_id: UUID, numbers: Sequence[int], after: int) -> list[CompactionOf]: ...
     def state_until(self, table_id: UUID, since: int, until: int | None = None) -> TableState:
-        """The table at `until`, by default now; refuses a range of versions whose changes are not all kept."""
+        """The table at `until`, by default now; raises if not all changes of the range are kept."""
 
     def changed_versions(self, table_id: UUID, since: int, until: int, limit: int | None = None) -> list[int]:
-        """The versions in (since, until] that are commits of a table, ascending; refuses a range as `feed` does."""
+        """The versions in (since, until] that are commits of a table, ascending; raises like `feed`."""
 
     def feed(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[FeedEntry]:
-        """What each version in (since, until] changed, or all of them together; see segments/feed.py."""
+        """The changes of each version in (since, until], or of all together; see segments/feed.py."""
 
     def reserve_segments(self, count: int, *, inline: bool = False) -> int:
-        """Segment numbers that are never given again; returns the first of `count`."""
+        """Reserve `count` segment numbers, which are never reused; returns the first."""
 
     def commit(
         self, changes: Sequence[TableCommit], *, request_id: str | None = None, digest: bytes | None = None
     ) -> CommitResult:
-        """Apply all changes as one version. Raises Stale when what one of them expects no longer holds."""
+        """Apply all changes as one version. Raises Stale if a precondition of one of them no longer holds."""
 
     def writing(self) -> AbstractContextManager[None]:
-        """While it is open, clean-up leaves alone what this process has written and will commit."""
+        """While it is open, clean-up keeps uncommitted files of this process."""
 
     def committed(self, request_id: str) -> CommitResult | None:
-        """What an earlier commit with this request id did, if there was one."""
+        """The result of an earlier commit with this request id, if any."""
 
     # Regions
 
     def region(self, table_id: UUID, value: tuple[bytes | None, ...]) -> Region:
-        """The region of a value, made when there is none."""
+        """The region of a value, created if missing."""
 
     def claim_region(self, table_id: UUID, number: int, owner: str) -> Region: ...
     def release_region(self, table_id: UUID, number: int, epoch: int) -> None:
-        """Say that the log of a region holds nothing that is not in segments; nothing happens under an older epoch."""
+        """Record that everything in the log of a region is in segments; has no effect with an older epoch."""
 
     def claimed_tables(self, *, branch: str | None = None) -> list[UUID]:
         """The tables of main, or of a branch, with regions that were claimed and not released."""

@@ -1,4 +1,4 @@
-"""The catalog: one truth, one SQL transaction per change. It only opens transactions; the nouns have their modules."""
+"""The catalog: one SQL transaction per change. This class only opens transactions; other modules implement them."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ if TYPE_CHECKING:
     from moulin.catalog.overview import OverviewCatalog
 
 MAX_RESERVED: Final = 1 << 32
-"""Segment numbers of one reservation: those of a Spark job, which does not know how many tasks it will have."""
+"""Segment numbers of one reservation, for a Spark job with an unknown number of tasks."""
 _MAX_REQUEST_ID: Final = 1024
 _MAX_DIGEST: Final = 1024
 
 
 class _Undo(Exception):
-    """Ends a transaction that was only a rehearsal."""
+    """Rolls back a dry run."""
 
 
 class Catalog:
@@ -81,11 +81,11 @@ class Catalog:
         self.pool, self.store, self.uuid = pool, store, lake_uuid
         self.config = pool.config
         self.publisher = Publisher(pool, store, lake_uuid)
-        self.idle_pins: list[Callable[[], None]] = []  # give up pins that this process keeps for its next readers
+        self.idle_pins: list[Callable[[], None]] = []  # release pins that this process keeps for its next readers
 
     @classmethod
     def open(cls, uri: str, store: Store, config: Config, *, clock: Clock | None = None) -> Catalog:
-        """Open the lake of this catalog and storage, made when both are empty."""
+        """Open the lake of this catalog and storage; create it if both are empty."""
         marker = read_marker(store)
         url = database_url(uri)
         if marker is None:
@@ -191,7 +191,7 @@ class Catalog:
         expires_in: float | None = None,
         only: Collection[UUID] | None = None,
     ) -> Branch:
-        """Begin a branch as main is at `version`, by default now, with all of its tables or those of `only`."""
+        """Create a branch from main at `version`, by default now, with all of its tables or those in `only`."""
         with self._mutation("create-branch") as draft:
             return branches.create(draft, name, version, expires_in, only)
 
@@ -204,12 +204,12 @@ class Catalog:
             return branches.load(connection, name)
 
     def branch_tables(self, name: str) -> list[BranchTable]:
-        """The tables of a branch that are not as they were when it began."""
+        """The tables of a branch that differ from its fork version."""
         with self.pool.read() as connection:
             return branches.changed(connection, name)
 
     def foreseen_by_publish(self, name: str, given: Sequence[TablePublication]) -> dict[UUID, TableState]:
-        """What a publish makes of the settings of main's tables, by their ids."""
+        """The settings of main's tables after a publish, by table id."""
         with self.pool.read() as connection:
             return publishing.foreseen_states(connection, name, given)
 
@@ -221,10 +221,10 @@ class Catalog:
         dry_run: bool = False,
         request_id: str | None = None,
     ) -> CommitResult:
-        """Bring what a branch did to main as one version, and drop the branch. Raises Stale as `commit` does.
+        """Apply the changes of a branch to main as one version, and drop the branch. Raises Stale like `commit`.
 
-        `given` says what main takes of each table that wrote rows or settings. A `dry_run` answers the same, with the
-        version that it would be, and changes nothing.
+        `given` has the changes for each table with new rows or settings. A `dry_run` returns the same, with the version
+        that it would create, and changes nothing.
         """
         if request_id is not None:
             check_text(request_id, "request id", _MAX_REQUEST_ID)
@@ -260,7 +260,7 @@ class Catalog:
     # Base paths
 
     def add_base(self, name: str, uri: str) -> BasePath:
-        """Register a root beside the lake's own, below which data files may lie."""
+        """Register a base path."""
         with self._mutation("add-base") as draft:
             return base_paths.add(draft, name, uri, self.store.uri)
 
@@ -269,17 +269,17 @@ class Catalog:
             return base_paths.list_all(connection)
 
     def drop_base(self, name: str) -> BasePath:
-        """Forget a root; refused while a file below it is in use."""
+        """Remove a base path; rejected while a file below it is in use."""
         with self._mutation("drop-base") as draft:
             return base_paths.drop(draft, name)
 
     def known_paths(self, table_id: UUID, paths: Sequence[str]) -> list[str]:
-        """The paths among those given, all below base paths, that segments of a table have."""
+        """Those of the given paths, all below base paths, that segments of a table use."""
         with self.pool.read() as connection:
             return base_paths.known_paths(connection, table_id, paths)
 
     def _open_on_branch(self, *where: sa.ColumnElement[bool]) -> None:
-        """Clone what a branch began with and nobody opened yet."""
+        """Clone the tables of a branch that were not opened yet."""
         with self.pool.read() as connection:
             found = branches.unopened(connection, *where)
         for row in found:
@@ -287,7 +287,7 @@ class Catalog:
                 branches.open_table(draft, row)
 
     def _open_named(self, database: NameOrId, *names: NameOrId) -> None:
-        """Open the tables of these names that a branch began with, for those who are about to look for them."""
+        """Open the not yet opened tables with these names on a branch, before they are looked up."""
         if not isinstance(database, str) or AT in database:
             for name in names:
                 self._open_on_branch(branches.in_database(database), branches.named(name))
@@ -297,7 +297,7 @@ class Catalog:
     def create_table(
         self, database: NameOrId, name: str, new: NewTable, first: FirstRows | None = None, *, replace: bool = False
     ) -> TableState:
-        """Make a table, with its first rows if there are any; `replace` drops the one that has the name."""
+        """Create a table, with its first rows if given; `replace` drops an existing one with the name."""
         self._open_named(database, name)
         with self._mutation("replace-table" if replace else "create-table") as draft:
             grace = self.config.table_grace if replace else None
@@ -306,7 +306,7 @@ class Catalog:
         return state
 
     def clone_table(self, source_id: UUID, database: NameOrId, name: str, *, version: int | None = None) -> TableState:
-        """Make a table of the rows that another one has at `version`, by default now, without copying a file."""
+        """Clone a table at `version`, by default now, without copying files."""
         self._open_named(database, name)
         with self._mutation("clone-table") as draft:
             state = clones.clone(draft, source_id, database, name, version)
@@ -339,14 +339,14 @@ class Catalog:
             return tables.to_entry(row.database, row)
 
     def entry(self, database: NameOrId, name: NameOrId, *, include_dropped: bool = False) -> TableEntry:
-        """A table of a database as lists show it."""
+        """A table of a database, for lists."""
         self._open_named(database, name)
         with self.pool.read() as connection:
             row = tables.find(connection, database, name, include_dropped=include_dropped)
             return tables.to_entry(row.database, row)
 
     def table_or_view(self, database: NameOrId, name: str, *, include_dropped: bool = False) -> TableEntry | View:
-        """What a name means: the live table or view, else (if asked for) the one dropped last."""
+        """The live table or view with a name, else (if requested) the one dropped last."""
         self._open_named(database, name)
         with self.pool.read() as connection:
             return lookup.table_or_view(connection, database, name, include_dropped=include_dropped)
@@ -358,7 +358,7 @@ class Catalog:
             return tables.made(draft, tables.rename(draft, database, name, new_database, new_name))
 
     def replace_table(self, database: NameOrId, name: str, replacement: NameOrId) -> TableState:
-        """Give the name of a table to another one and drop the table that had it, in one version."""
+        """Replace a table by another one: drop it and rename the other, in one version."""
         self._open_named(database, name, replacement)
         with self._mutation("replace-table") as draft:
             grace = self.config.table_grace
@@ -428,7 +428,7 @@ class Catalog:
             return views.resurrect(draft, database, name)
 
     def tombstones(self, database_id: UUID | None = None) -> list[Tombstoned]:
-        """What was dropped and is not purged yet; of one database, which must exist, or of all."""
+        """Dropped objects that are not purged yet; of one database, which must exist, or of all."""
         with self.pool.read() as connection:
             if database_id is not None:
                 databases.find(connection, database_id, include_dropped=True)
@@ -492,7 +492,7 @@ class Catalog:
             )
 
     def partitions(self, table_id: UUID, limit: int | None = None) -> list[tuple[int, tuple[bytes | None, ...]]]:
-        """Spec id and values of every partition that any version of a table has, or had; at most `limit`."""
+        """Spec id and values of every partition that any version of a table has or had; at most `limit`."""
         with self.pool.read() as connection:
             tables.find_by_id(connection, table_id)
             return segments.partitions_of_table(connection, table_id, limit)
@@ -514,29 +514,29 @@ class Catalog:
             return history.compactions_of(connection, table_id, numbers, after)
 
     def state_until(self, table_id: UUID, since: int, until: int | None = None) -> TableState:
-        """The table at `until`, by default now; refuses a range of versions whose changes are not all kept."""
+        """The table at `until`, by default now; raises if not all changes of the range are kept."""
         with self.pool.read() as connection:
             return feed.load_until(connection, table_id, since, until)
 
     def changed_versions(self, table_id: UUID, since: int, until: int, limit: int | None = None) -> list[int]:
-        """The versions in (since, until] that are commits of a table, ascending; refuses a range as `feed` does."""
+        """The versions in (since, until] that are commits of a table, ascending; raises like `feed`."""
         with self.pool.read() as connection:
             feed.require_range(connection, tables.find_by_id(connection, table_id), since, until)
             return feed.changed_versions(connection, table_id, since, until, limit)
 
     def feed(self, table_id: UUID, since: int, until: int, *, net: bool = False) -> Iterator[FeedEntry]:
-        """What each version in (since, until] changed, or all of them together; see segments/feed.py."""
+        """The changes of each version in (since, until], or of all together; see segments/feed.py."""
         if net:
             return iter([feed.net(self.pool, table_id, since, until)])
         return feed.each_version(self.pool, table_id, since, until)
 
     def reserve_segments(self, count: int, *, inline: bool = False) -> int:
-        """Segment numbers that are never given again; returns the first of `count`.
+        """Reserve `count` segment numbers, which are never reused; returns the first.
 
-        Clean-up leaves files under them alone, unless they are for `inline` segments, which have none.
+        Clean-up keeps files with these numbers; `inline` segments have none.
         """
         if count > MAX_RESERVED:
-            raise InvalidInput(f"At most {MAX_RESERVED} segment numbers are handed out at once, not {count}.")
+            raise InvalidInput(f"At most {MAX_RESERVED} segment numbers can be reserved at once, not {count}.")
         return self.pool.reserve("segment", count, noted=not inline)
 
     def commit(
@@ -547,10 +547,10 @@ class Catalog:
         digest: bytes | None = None,
         beside: Callable[[Callable[[], None]], object] | None = None,
     ) -> CommitResult:
-        """Apply all changes as one version. Raises Stale when what one of them expects no longer holds.
+        """Apply all changes as one version. Raises Stale if a precondition of one of them no longer holds.
 
-        `digest` is kept with the request id, for those who must know what was committed under it. `beside` is given
-        what publishes the manifests, to call it in another thread: it raises what the commit would have raised.
+        `digest` is stored with the request id, to identify what was committed. `beside` gets
+        a function that publishes the manifests, to call it in another thread; it raises the errors of the commit.
         """
         if not changes:
             raise InvalidInput("There is nothing to commit.")
@@ -579,16 +579,16 @@ class Catalog:
         return result
 
     def _settle(self, added: Sequence[SegmentFacts]) -> None:
-        """Numbers that are committed need no protection from clean-up any more."""
+        """Committed numbers need no protection from clean-up any more."""
         if added and self.pool.living is not None:
             self.pool.living.settle(facts.number for facts in added)
 
     def writing(self) -> AbstractContextManager[None]:
-        """While it is open, clean-up leaves alone what this process has written and will commit."""
+        """While it is open, clean-up keeps uncommitted files of this process."""
         return nullcontext() if self.pool.living is None else self.pool.living.writing()
 
     def _publish(self, draft: Draft, table_ids: list[UUID], *, soon: bool = False) -> None:
-        """After a commit: no error follows it but Unavailable, which says that nobody knows what became of it.
+        """After a commit: every error becomes Unavailable, which means an unknown outcome.
 
         With `soon`, manifests are published in the background.
         """
@@ -601,13 +601,13 @@ class Catalog:
             if not draft.is_saved:
                 raise
             raise Unavailable(
-                f"The outcome of the change is unknown: it was made in a catalog that does not count. {error.message}"
+                f"The outcome of the change is unknown: it was committed to an outdated catalog. {error.message}"
             ) from error
         if draft.longest_chain > self.config.manifest_deltas:
             self.publisher.write_full_if_due(table_ids)
 
     def committed(self, request_id: str) -> CommitResult | None:
-        """What an earlier commit with this request id did, if there was one."""
+        """The result of an earlier commit with this request id, if any."""
         with self.pool.read() as connection:
             return requests.find(connection, request_id)
 
@@ -619,7 +619,7 @@ class Catalog:
     def claim_region(self, table_id: UUID, number: int, owner: str) -> Region:
         changed = regions.changed_version(self.pool, table_id)
         if changed > self.published_version():
-            self.publisher.publish()  # should the catalog be lost, the log must be that of the region as it is now
+            self.publisher.publish()  # if the catalog is lost, the log must still match the region
         return regions.claim(self.pool, table_id, number, owner)
 
     def release_region(self, table_id: UUID, number: int, epoch: int) -> None:
@@ -645,7 +645,7 @@ class Catalog:
             return indexes.list_all(connection, table_id)
 
     def index_sizes(self, table_id: UUID) -> dict[UUID, IndexSize]:
-        """Files, bytes and covered live segments of each index of a table that has a file."""
+        """Files, bytes and covered live segments of each index of a table with files."""
         with self.pool.read() as connection:
             return indexes.covered(connection, table_id)
 
@@ -657,7 +657,7 @@ class Catalog:
             return indexes.coverage(connection, table_id, segments, fields)
 
     def written_bytes(self, table_id: UUID, after: int) -> dict[int, int]:
-        """Bytes of the segments written after a version, by level; those that are gone again but kept among them."""
+        """Bytes of the segments written after a version, by level, including removed segments that are still kept."""
         with self.pool.read() as connection:
             return segments.written_bytes(connection, table_id, after)
 
@@ -671,7 +671,10 @@ class Catalog:
             return int(tables.find_by_id(connection, table_id).head_version)
 
     def pin(self, table_id: UUID, version: int) -> UUID:
-        return pins.pin(self.pool, table_id, version, self.config.pin_seconds)
+        with suppress(NotFound):
+            return pins.pin(self.pool, table_id, version, self.config.pin_seconds)
+        state = self.table_by_id(table_id, version)  # opens one of a branch, which has these rows since that began
+        return pins.pin(self.pool, table_id, state.version, self.config.pin_seconds)
 
     def renew_pin(self, pin_id: UUID) -> None:
         pins.renew(self.pool, pin_id, self.config.pin_seconds)
@@ -680,27 +683,27 @@ class Catalog:
         pins.unpin(self.pool, pin_id)
 
     def release_idle_pins(self) -> None:
-        """Let clean-up pass what readers of this process have done with."""
+        """Release the pins of finished readers of this process."""
         for release in self.idle_pins:
             release()
 
 
 def own_catalog(backend: object) -> Catalog:
-    """The catalog itself, for what must be done where it is; FailedPrecondition for one behind a server or a copy.
+    """The catalog itself, for operations that need direct access; FailedPrecondition behind a server or for a copy.
 
-    That of a branch is the lake's, and names mean there what they mean on the branch.
+    For a branch it is the lake's catalog, with names resolved on the branch.
     """
     if local_catalog(backend) is None:
         raise FailedPrecondition(
-            "This works on the catalog itself, not through a server: open the lake by its folder or database."
+            "This needs direct access to the catalog: open the lake by its folder or database, not through a server."
         )
     return cast(Catalog, backend)
 
 
 def local_catalog(backend: object) -> Catalog | None:
-    """The catalog of the lake that a backend, or a branch of one, asks in this process; None for one behind a server.
+    """The lake's catalog in this process behind a backend or a branch; None behind a server.
 
-    Names mean there what they mean on main.
+    Names are resolved on main.
     """
     whole = getattr(backend, "whole", backend)
     return whole if isinstance(whole, Catalog) else None

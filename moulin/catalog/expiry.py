@@ -1,6 +1,6 @@
-"""What clean-up forgets, in SQL: versions past their time, and dropped objects past their grace window.
+"""The SQL part of clean-up: removes expired versions, and dropped objects past their grace period.
 
-What only forgotten rows named goes to the trash; bytes are deleted later, by upkeep/sweep.py.
+Objects that only they used go to the trash; upkeep/sweep.py deletes the files later.
 """
 
 # Decisions: docs/decisions/0632
@@ -32,9 +32,9 @@ KEEP_PROPERTY = "moulin.history-keep-seconds"
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """An object in storage that no row names any more; a path that ends with / is a whole folder.
+    """An unreferenced object in storage; a path that ends with / is a whole folder.
 
-    Of a segment and of a journal the trash knows more: which one it was, and which version did without it.
+    For segments and journals the trash also has the number and the version that removed it.
     """
 
     path: str
@@ -49,7 +49,7 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """A table of which older versions can no longer be read."""
+    """A table whose older versions can no longer be read."""
 
     table_id: UUID
     table: str
@@ -59,9 +59,10 @@ class Expired:
 def oldest_kept(
     connection: sa.Connection, row: Any, now: int, keep_seconds: float, pinned_here: int | None = None
 ) -> int:
-    """The oldest version of a table to keep: what was current `keep_seconds` ago, or an older one that is pinned
-    or has a name, or that Iceberg's rules keep (`objects/refs.py`). `pinned_here` is the oldest that a living process
-    of this machine reads."""
+    """The oldest version of a table to keep: the one that was current `keep_seconds` ago, or an older one that is
+    pinned, tagged, or kept by Iceberg's rules (`objects/refs.py`). `pinned_here` is the oldest that a running process
+    of this machine reads.
+    """
     age = kept_for({}, row.properties, MAX_SNAPSHOT_AGE)
     keep = _seconds(row.properties.get(KEEP_PROPERTY), keep_seconds if age is None else age / 1000)
     v = s.versions
@@ -71,7 +72,7 @@ def oldest_kept(
         before.order_by(v.c.timestamp_ns.desc(), v.c.version.desc()).limit(1)
     ).scalar_one_or_none()
     expired = ExpiredSnapshots.of(row.properties).before
-    if expired and KEEP_PROPERTY not in row.properties:  # whoever set that says how long versions are kept
+    if expired and KEEP_PROPERTY not in row.properties:  # a user setting takes precedence
         kept = max(kept or 0, expired)
     pinned = connection.execute(
         sa.select(sa.func.min(s.pins.c.version)).where(s.pins.c.table_id == row.id, s.pins.c.expires_at > now)
@@ -85,13 +86,13 @@ def oldest_kept(
 
 
 def _hold_off_pins(connection: sa.Connection) -> None:
-    """Waits for pins that are being made, and holds off others until it is decided."""
+    """Waits for concurrent pins, and blocks new ones until it has decided."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("LOCK TABLE pins IN SHARE MODE"))
 
 
 def _seconds(text: object, default: float) -> float:
-    """What a property says, unless it says nothing that makes sense."""
+    """The value of a property, or None if invalid."""
     try:
         seconds = default if text is None else float(str(text))
     except ValueError:
@@ -100,7 +101,7 @@ def _seconds(text: object, default: float) -> float:
 
 
 def expire(draft: Draft, row: Any, database: str, version: int) -> Expired:
-    """Promise the versions of a table before `version` no longer. `forget` removes what only they needed."""
+    """Mark the versions of a table before `version` as expired. `forget` removes what only they needed."""
     draft.connection.execute(s.tables.update().where(s.tables.c.id == row.id).values(oldest_version=version))
     add_rows(draft, s.tables, [row.id])
     return Expired(row.id, full_name(database, row.name), version)
@@ -109,10 +110,10 @@ def expire(draft: Draft, row: Any, database: str, version: int) -> Expired:
 def forget(
     connection: sa.Connection, table_id: UUID, version: int, limit: int | None = None
 ) -> tuple[list[Garbage], bool]:
-    """Delete the rows of a table that no version from `version` on needs; returns the files that only they named.
+    """Delete the rows of a table that no version from `version` on needs; returns the files that only they used.
 
-    With a `limit` it takes that many spans at most, and says whether there may be more. It needs no version of its own:
-    a span that ended is never opened again, and restore copies only those that a kept version still sees.
+    With a `limit` it handles at most that many spans, and returns whether there may be more. It takes no version: an
+    ended span is never reopened, and restore copies only spans of kept versions.
     """
     p = s.segment_spans
     over = sa.and_(p.c.table_id == table_id, p.c.removed_version <= version)
@@ -136,7 +137,7 @@ def forget(
 
 
 def _forget_segments(connection: sa.Connection, table_id: UUID, removed: Mapping[int, int]) -> list[Garbage]:
-    """Segments that no span names any more, each with the version that removed it."""
+    """Segments without spans, each with the version that removed it."""
     g, p = s.segments, s.segment_spans
     garbage = []
     for block in chunks(sorted(removed)):
@@ -154,7 +155,7 @@ def _forget_segments(connection: sa.Connection, table_id: UUID, removed: Mapping
 
 
 def _forget_indexes(connection: sa.Connection, table_id: UUID, numbers: set[int]) -> list[Garbage]:
-    """Segments that are gone need no coverage; a file of an index goes when it covers none any more."""
+    """Remove the coverage of removed segments, and index files that cover no segment any more."""
     c, f, g = s.index_coverage, s.index_files, s.segments
     for block in chunks(sorted(numbers)):
         gone = ~sa.exists().where(g.c.number == c.c.segment)
@@ -185,15 +186,15 @@ def _forget_vectors(connection: sa.Connection, ids: set[int]) -> list[Garbage]:
         rows = connection.execute(sa.select(d.c.id, d.c.path).where(unused)).all()
         files.update(row.path for row in rows)
         connection.execute(d.delete().where(d.c.id.in_([row.id for row in rows])))
-    for names in chunks(sorted(files)):  # a file goes when the last of its vectors is gone
+    for names in chunks(sorted(files)):  # a file is deleted with its last vector
         files.difference_update(connection.execute(sa.select(d.c.path).where(d.c.path.in_(names))).scalars())
     return [Garbage(path, 0, "expired deletion vectors") for path in sorted(files)]
 
 
 def doomed(now: int, read_here: Collection[UUID] = ()) -> sa.ColumnElement[bool]:
-    """Tables past their grace window that nobody reads and no clone needs.
+    """Tables past their grace period that are not read and not needed by a clone.
 
-    `read_here` are those that living processes have pinned.
+    `read_here` are those pinned by running processes.
     """
     t, p = s.tables, s.pins
     is_read = sa.exists().where(p.c.table_id == t.c.id, p.c.expires_at > now)
@@ -203,11 +204,11 @@ def doomed(now: int, read_here: Collection[UUID] = ()) -> sa.ColumnElement[bool]
 def purge(
     draft: Draft, now: int, recheck_seconds: float, read_here: Collection[UUID] = (), *, offer: bool = False
 ) -> tuple[list[str], list[Garbage]]:
-    """Remove dropped objects past their grace window, for good; returns their names and their folders.
+    """Purge dropped objects past their grace period; returns their names and folders.
 
-    With `offer`, the segments and journals of the tables are returned, too, for those who delete them. A database stays
-    until its last table, view and token have gone: one that was dropped before it may have longer to live, and a token
-    is needed as long as streams may hold records of it.
+    With `offer`, the segments and journals of the tables are returned too, for the deletion service. A database stays
+    until its last table, view and token are purged: one dropped before it may have a later end, and a token is needed
+    as long as streams may contain its records.
     """
     connection = draft.connection
     _hold_off_pins(connection)
@@ -250,12 +251,12 @@ def _purge_tokens(draft: Draft, now: int, recheck_seconds: float) -> list[str]:
 
 
 def elsewhere(table_id: UUID, garbage: Sequence[Garbage]) -> list[Garbage]:
-    """What a purged table leaves in the folders of others: files that it took over from a branch."""
+    """Files of a purged table in folders of other tables, which it took over from a branch."""
     return [one for one in garbage if not one.path.startswith(f"{paths.table_prefix(table_id)}/")]
 
 
 def of_dropped(connection: sa.Connection, row: Any, garbage: Sequence[Garbage]) -> list[Garbage]:
-    """The segments and journals among what a dropped table leaves; those that were in it were removed by the drop."""
+    """The segments and journals among the files of a dropped table; its live segments are removed by the drop."""
     v = s.versions
     drop = sa.select(sa.func.max(v.c.version)).where(v.c.timestamp_ns <= row.tombstoned_at)
     found = connection.execute(drop).scalar()
@@ -295,7 +296,7 @@ def _purge_table(connection: sa.Connection, table_id: UUID) -> list[Garbage]:
 
 
 def throw_away(connection: sa.Connection, garbage: Sequence[Garbage], delete_after: int) -> None:
-    """Put objects into the trash; what is in it already keeps its date."""
+    """Put objects into the trash; objects already in it keep their date."""
     t, v = s.trash, s.versions
     known: set[str] = set()
     for block in chunks([g.path for g in garbage]):

@@ -1,4 +1,4 @@
-"""Which lake a catalog and a storage root belong to: the marker in storage, and the row in the catalog."""
+"""The identity of a lake: the marker in storage, and the row in the catalog."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BLOCK = 1_000_000
 
 
 def read_marker(store: Store) -> dict[str, object] | None:
-    """The file that says which lake a storage root holds, None where there is none."""
+    """The marker that identifies the lake of a storage root; None if there is none."""
     try:
         data = store.get(paths.marker())
     except NotFound:
@@ -30,10 +30,10 @@ def read_marker(store: Store) -> dict[str, object] | None:
         found = int(marker["format"])
         UUID(marker["uuid"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise Corrupt(f"{paths.marker()} in {store.uri} is not a lake's marker.") from None
+        raise Corrupt(f"{paths.marker()} in {store.uri} is not the marker of a lake.") from None
     if found > s.FORMAT:
         raise Unsupported(
-            f"The lake in {store.uri} has format {found}; this version knows up to {s.FORMAT}. Upgrade moulin."
+            f"The lake in {store.uri} has format {found}; this release supports up to {s.FORMAT}: upgrade moulin."
         )
     return dict(marker)
 
@@ -43,12 +43,14 @@ def write_marker(store: Store, lake_uuid: UUID) -> None:
 
 
 def beyond(number: int) -> int:
-    """Where a recovery goes on counting: a round number, with room for what was handed out but not seen in storage."""
+    """The next number after a recovery: a round number, leaving room for numbers that were allocated but are not in
+    storage.
+    """
     return (number // _BLOCK + 2) * _BLOCK
 
 
 def first_of_life(version: int) -> int:
-    """The version that the life of the catalog which wrote `version` began with, if it was recovered ever."""
+    """The first version of the incarnation that wrote `version`, if the lake was ever recovered."""
     return version // _BLOCK * _BLOCK
 
 
@@ -59,7 +61,7 @@ def lost_catalog(store: Store) -> FailedPrecondition:
 
 
 def identify(pool: Pool, store: Store, marker: Mapping[str, object] | None) -> UUID:
-    """The id of the lake, given to it now if catalog and storage are new. A pair that does not belong is refused."""
+    """The id of the lake, created if catalog and storage are new. A mismatch raises an error."""
     with pool.unordered() as connection:
         lock_lake(pool, connection)
         row = connection.execute(sa.select(s.lake)).first()
@@ -72,12 +74,12 @@ def identify(pool: Pool, store: Store, marker: Mapping[str, object] | None) -> U
             return lake_uuid
     if row.format > s.FORMAT:
         raise Unsupported(
-            f"The catalog has lake format {row.format}; this version knows up to {s.FORMAT}. Upgrade moulin."
+            f"The catalog has lake format {row.format}; this release supports up to {s.FORMAT}: upgrade moulin."
         )
     if marker is not None and str(row.uuid) != marker["uuid"]:
         raise FailedPrecondition(f"The catalog and {store.uri} belong to different lakes; check both addresses.")
     if marker is None and row.storage != store.uri:
-        raise FailedPrecondition(f"The catalog belongs to the lake in {row.storage}, and {store.uri} holds none.")
+        raise FailedPrecondition(f"The catalog belongs to the lake in {row.storage}, but {store.uri} contains no lake.")
     if row.incarnation < 0:
         raise Fenced(GIVEN_UP)
     pool.incarnation = row.incarnation
@@ -86,7 +88,7 @@ def identify(pool: Pool, store: Store, marker: Mapping[str, object] | None) -> U
 
 
 def lock_lake(pool: Pool, connection: sa.Connection) -> None:
-    """Keep others from making or recovering the lake at the same time."""
+    """Prevent others from creating or recovering the lake at the same time."""
     if not pool.is_sqlite:
         connection.execute(sa.text("LOCK TABLE lake IN SHARE ROW EXCLUSIVE MODE"))
 

@@ -1,6 +1,6 @@
-"""The part of the catalog that ingest uses: tokens, streams, what nurseries commit, members.
+"""The part of the catalog for ingest: tokens, streams, commits of nurseries, members.
 
-Like the catalog itself it only opens transactions; the nouns have their modules.
+Like the catalog itself it only opens transactions; other modules implement them.
 """
 
 from __future__ import annotations
@@ -106,17 +106,17 @@ class IngestCatalog:
             return streams.register(draft, plaintext, collector_id, description)
 
     def stream_list(self) -> StreamList:
-        """All streams that are not retired, tables and routing, numbered so that older answers can be told."""
+        """All streams that are not retired, tables and routing, with a number that orders results."""
         with self._pool.write() as write:
             return streams.list_all(write, self._config.checkpoint_keep)
 
     def snapshot(self) -> StreamList:
-        """Streams, tables and routing as of one version, for a reader: it takes no lock and no number."""
+        """Streams, tables and routing at one version, for readers: takes no lock and no number."""
         with self._pool.read() as connection:
             return streams.snapshot(connection, self._pool.now(connection))
 
     def streams(self, stream_ids: Sequence[UUID]) -> tuple[Stream, ...]:
-        """Those of the streams that are known, retired ones too."""
+        """The existing ones of these streams, including retired ones."""
         with self._pool.read() as connection:
             return self._load(connection, stream_ids)
 
@@ -127,7 +127,7 @@ class IngestCatalog:
             streams.stop(draft, stream_id, stopped_at, final_offset, reason)
 
     def deletable_offsets(self, published: int) -> dict[UUID, int]:
-        """Up to where objects of streams may be deleted, `blob_keep` after the commit that took them in."""
+        """The offsets up to which objects of streams may be deleted, `blob_keep` after their commit."""
         pinned = self._pool.in_use().oldest_pin()
         with self._pool.read() as connection:
             now = self._pool.now(connection)
@@ -144,7 +144,7 @@ class IngestCatalog:
     # Nurseries
 
     def stage_segments(self, database: NameOrId, table: NameOrId, count: int) -> list[str]:
-        """Paths for segments to be written and registered. What is written and never registered, clean-up removes."""
+        """Paths for segments to be written and registered. Clean-up removes files that are never registered."""
         if not 1 <= count <= _MAX_STAGED:
             raise InvalidInput(f"From 1 to {_MAX_STAGED} segments can be staged at once, not {count}.")
         with self._pool.read() as connection:
@@ -154,7 +154,7 @@ class IngestCatalog:
         return [paths.segment_path(table_id, number, secrets.token_hex(4)) for number in range(first, first + count)]
 
     def target(self, table_id: UUID) -> TableState:
-        """A table that segments can be registered into: a live one, or one that was dropped and can come back."""
+        """A table that can receive segments: a live one, or a dropped one within its grace period."""
         with self._pool.read() as connection:
             row = tables.find_by_id(connection, table_id, dropped_after=self._pool.now(connection))
             return tables.load(connection, row)
@@ -169,12 +169,12 @@ class IngestCatalog:
         request_id: str,
         digest: bytes | None = None,
     ) -> NurseryResult:
-        """Add segments to one table, each as a version, and move the streams they came from; all or nothing.
+        """Add segments to one table, each as a version, and advance their streams, atomically.
 
-        `digest` stands for the request, where the facts of the segments differ from one try to the next.
+        `digest` identifies the request if the facts of the segments differ between attempts.
         """
         if not registrations:
-            raise InvalidInput("A registration brings at least one segment.")
+            raise InvalidInput("A registration needs at least one segment.")
         key = nursery.request_key(request_id)
         asked = nursery.digest(table_id, tuple(registrations), tuple(idle)) if digest is None else digest
         moves = [*(advance for registration in registrations for advance in registration.advances), *idle]
@@ -191,7 +191,7 @@ class IngestCatalog:
         return result
 
     def commit_nursery_batch(self, batch: NurseryBatch, *, request_id: str) -> NurseryResult:
-        """A whole batch as one version, or nothing. Conflict when a stream or the routing moved meanwhile."""
+        """Commit a whole batch as one version. Conflict if a stream or the routing has changed."""
         key, asked = nursery.request_key(request_id), nursery.digest(batch)
         with self._losing(key, batch.frontiers), self._pool.write() as write:
             draft = None
@@ -208,7 +208,7 @@ class IngestCatalog:
         return result
 
     def registered(self, request_id: str, digest: bytes, moves: Sequence[Advance]) -> NurseryResult | None:
-        """The answer to a registration that was committed before; None when there was none under this id."""
+        """The result of an earlier registration with this id; None if there is none."""
         key = nursery.request_key(request_id)
         with self._pool.read() as connection:
             if not nursery.earlier(connection, key, digest):
@@ -219,7 +219,7 @@ class IngestCatalog:
 
     @contextmanager
     def _losing(self, key: str, moves: Sequence[Advance | Frontier], table_id: UUID | None = None) -> Iterator[None]:
-        """Whoever waited in vain for the catalog while another took the range has lost, and need not try again."""
+        """If another nursery took the range while this one waited for the catalog, a retry is pointless."""
         try:
             yield
         except Unavailable:
@@ -228,13 +228,13 @@ class IngestCatalog:
             raise
 
     def forget_set_aside(self, path: str) -> None:
-        """Note that an object that was set aside is gone; that records were set aside stays known."""
+        """Record that an object that was set aside was deleted; the record of it stays."""
         a = s.set_asides
         with self._pool.unordered() as connection:
             connection.execute(a.update().where(a.c.path == path).values(path=""))
 
     def set_asides(self, stream_id: UUID | None = None) -> list[tuple[int, SetAside]]:
-        """What nurseries could not read and moved past, each with its version; of one stream, or all."""
+        """Records that nurseries set aside, each with its version; of one stream, or all."""
         a = s.set_asides
         query = sa.select(a).order_by(a.c.version, a.c.ordinal)
         if stream_id is not None:
@@ -246,14 +246,14 @@ class IngestCatalog:
             ]
 
     def _require_event_table(self, write: Write, table_id: UUID, database: NameOrId | None) -> None:
-        """Refuse a table of another database, one past its grace window, and one with a key."""
+        """Reject a table of another database, one past its grace period, and a keyed table."""
         if database is not None:
             parent = databases.find(write.connection, database, include_dropped=True)
             tables.find(write.connection, parent.id, table_id, include_dropped=True)
         row = tables.find_by_id(write.connection, table_id, dropped_after=write.now)
         if tables.load(write.connection, row).schema.identifier_field_ids:
             raise FailedPrecondition(
-                f"Table {full_name(row.database, row.name)} has a key; only event tables take streams."
+                f"Table {full_name(row.database, row.name)} has a primary key; only event tables can receive streams."
             )
 
     def _result(

@@ -1,6 +1,6 @@
-"""The part of the catalog that keeps tables in shape: merge tasks, retention, tombstoned and staged segments.
+"""The part of the catalog for maintenance: merge tasks, retention, tombstoned and staged segments.
 
-Like the catalog itself it only opens transactions; the nouns have their modules.
+Like the catalog itself it only opens transactions; other modules implement them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class MaintenanceCatalog:
         read_version: int = 0,
         seconds: float | None = None,
     ) -> list[Claim | None]:
-        """Make a task of each plan whose inputs are free, None for the others; claimed at once if `worker` is given."""
+        """Create a task for each plan whose inputs are free, None for the others; claimed at once if `worker` is
+        given.
+        """
         lease = self.config.merge_lease_seconds if seconds is None else seconds
         begin = None if worker is None else Begin(worker, lease, read_version)
         return merge_tasks.create(self.pool, planned, begin)
@@ -64,15 +66,15 @@ class MaintenanceCatalog:
         return claims.unclaim(self.pool, task_id, min_seconds)
 
     def release_merge_task(self, claim: Claim) -> bool:
-        """Make a task available at once, without a failure; attempt 0 takes it from whoever has it."""
+        """Make a task available at once, without a failure; attempt 0 takes it from any worker."""
         return claims.release(self.pool, claim)
 
     def delete_merge_task(self, task_id: UUID, attempt: int | None = None) -> bool:
-        """Forget a task, so that its inputs are free; with `attempt`, only while that is the newest."""
+        """Delete a task and free its inputs; with `attempt`, only if that is the newest."""
         return merge_tasks.delete(self.pool, task_id, attempt)
 
     def merge_tasks(self, table_id: UUID | None = None) -> list[MergeTask]:
-        """The tasks that are not done, oldest first."""
+        """The unfinished tasks, oldest first."""
         with self.pool.read() as connection:
             return task_list.list_all(connection, table_id)
 
@@ -85,7 +87,7 @@ class MaintenanceCatalog:
             return task_list.inputs(connection, task_id)
 
     def table_of_merge_task(self, task_id: UUID) -> UUID:
-        """The table of a task, also of one that is done."""
+        """The table of a task, including finished tasks."""
         with self.pool.read() as connection:
             return task_list.table_of(connection, task_id)
 
@@ -94,7 +96,7 @@ class MaintenanceCatalog:
             return claims.claimed_task(connection, claim)
 
     def finished_task(self, claim: Claim) -> tuple[int, list[str]] | None:
-        """The version and output paths that a claim was finished with, None when it was not."""
+        """The version and output paths of a finished claim; None if it is not finished."""
         with self.pool.read() as connection:
             return task_list.finished(connection, claim)
 
@@ -104,23 +106,23 @@ class MaintenanceCatalog:
             return stats.heads(connection)
 
     def changed_partitions(self, table_id: UUID, since: int) -> set[int]:
-        """The partitions with segments that came after a version and are live."""
+        """The partitions with live segments added after a version."""
         with self.pool.read() as connection:
             return stats.changed_partitions(connection, table_id, since)
 
     def take_lease(self, name: str, owner: str, seconds: float) -> bool:
-        """Whether `owner` does the work `name` for the next `seconds`."""
+        """Whether `owner` gets the lease `name` for the next `seconds`."""
         return leases.take(self.pool, name, owner, seconds)
 
     def give_up_lease(self, name: str, owner: str) -> None:
         leases.give_up(self.pool, name, owner)
 
     def prune_merge_tasks(self) -> int:
-        """Forget tasks that were done long ago; returns how many."""
+        """Delete old finished tasks; returns how many."""
         return merge_tasks.prune(self.pool, self.config.merge_task_keep)
 
     def expiring_segments(self) -> Iterator[Expiring]:
-        """What retention has passed, table by table, a bounded number of segments each."""
+        """Segments past their retention, table by table, a limited number of each."""
         return retention.find(self.pool)
 
     def merge_inputs_held(self, numbers: Iterable[int]) -> set[int]:
@@ -148,21 +150,21 @@ class MaintenanceCatalog:
         limit: int = 0,
         cursor: str | None = None,
     ) -> Page:
-        """Live segments of tables, a page at a time. The first page also returns how far each stream is.
+        """Live segments of tables, in pages. The first page also returns the offset of each stream.
 
-        Both are read in one snapshot: records past that are in no segment of the version.
+        Both are read in one snapshot: records past that offset are in no segment of the version.
         """
         with self.pool.read() as connection:
             page = search.find(connection, database_id, names, time_range, limit, cursor)
             return page if cursor else replace(page, streams=streams.not_retired(connection))
 
     def table_of_segments(self, numbers: Sequence[int]) -> UUID | None:
-        """The table that the first of these segments that is known was made for."""
+        """The table of the first existing of these segments."""
         with self.pool.read() as connection:
             return search.owner(connection, numbers)
 
     def segments_by_number(self, numbers: Iterable[int]) -> list[FoundSegment]:
-        """Also those that no version but an older one has."""
+        """Includes segments that only an older version has."""
         with self.pool.read() as connection:
             return search.by_number(connection, numbers)
 
@@ -200,12 +202,12 @@ class MaintenanceCatalog:
             return bases.folders(connection, table_id, length)
 
     def task_counts(self, table_id: UUID | None = None) -> tuple[int, int]:
-        """How many merge tasks are not done, and how many of them are in quarantine."""
+        """The numbers of unfinished and of quarantined merge tasks."""
         with self.pool.read() as connection:
             return task_list.count(connection, table_id)
 
     def trash_counts(self) -> tuple[int, int, str]:
-        """Objects that wait for deletion, those of them that resisted it, and what one of these said."""
+        """The numbers of objects waiting for deletion and of failed deletions, and one error."""
         with self.pool.read() as connection:
             row = deletion.trash_state(connection)
             return int(row.waiting), int(row.failing or 0), row.error or ""

@@ -1,4 +1,4 @@
-"""What clean-up forgets of versions that nobody can read any more: their rows in `table_commits` and `versions`.
+"""Deletes the rows of expired versions in `table_commits` and `versions`.
 
 Of a table stay: the commits from its oldest kept version on, the one that made that version what it is, the one whose
 snapshot it shows, which version wrote the rows that are still there (`_last_updated_version`), and which made each row

@@ -1,6 +1,6 @@
 """A catalog as a branch sees it: the same one, with the names of databases that the branch has.
 
-Whoever asks for `shop` on the branch `exp` is answered with what `shop@exp` is, under the name `shop`.
+On the branch `exp`, the name `shop` means the database `shop@exp`.
 """
 
 # Decisions: docs/decisions/0411
@@ -61,7 +61,7 @@ class _BranchCatalog:
         return _NoTokens(self.whole)
 
     def close(self) -> None:
-        """Whoever opened the lake closes its catalog."""
+        """The opener of the lake closes its catalog."""
 
     def _call(self, method: Callable[..., Any], places: tuple[int, ...], *given: Any, **named: Any) -> Any:
         mapped = [self._stored(one) if place in places else one for place, one in enumerate(given)]
@@ -106,4 +106,4 @@ class _NoTokens:
         self.snapshot = whole.ingest.snapshot
 
     def __getattr__(self, name: str) -> Any:
-        raise Unsupported("Ingest tokens belong to main: records that collectors send do not go to branches.")
+        raise Unsupported("Ingest tokens can only be used on main: collectors cannot send records to branches.")

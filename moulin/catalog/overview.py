@@ -1,6 +1,6 @@
 """The part of the catalog for those who look around: pages of tables and commits, what happened, figures of the lake.
 
-Like the catalog itself it only opens transactions; the nouns have their modules.
+Like the catalog itself it only opens transactions; other modules implement them.
 """
 
 from __future__ import annotations

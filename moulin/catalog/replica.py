@@ -1,8 +1,8 @@
 """A catalog made from the manifests in storage alone, to read a lake whose own catalog is out of reach.
 
 It is a private SQLite file that goes away with the process. Nothing is ever written to the storage: no marker, no
-manifest, no pin. `refresh` applies the versions that were published since, in one transaction, so whoever reads sees
-the version before or the one after.
+manifest, no pin. `refresh` applies the versions that were published since, in one transaction, so a reader sees the
+version before or after it.
 """
 
 # Decisions: docs/decisions/0035, docs/decisions/0417
@@ -37,7 +37,7 @@ from moulin.model.ids import new_id
 from moulin.storage import paths
 from moulin.storage.store import Store
 
-_ATTEMPTS = 5  # to read manifests that clean-up removes meanwhile
+_ATTEMPTS = 5  # to read manifests that clean-up may remove
 
 
 class _ReplicaPool(Pool):
@@ -55,7 +55,8 @@ class _ReplicaPool(Pool):
     def unordered(self, *, durable: bool = True) -> Iterator[sa.Connection]:
         if not getattr(self._filling, "now", False):
             raise FailedPrecondition(
-                f"The lake in {self._uri} was opened read-only, from its manifests: make changes through its catalog."
+                f"The lake in {self._uri} was opened read-only, from its manifests: open it by the address of its "
+                f"catalog to make changes."
             )
         with super().unordered(durable=False) as connection:
             yield connection
@@ -94,7 +95,7 @@ class ReplicaCatalog(Catalog):
         """The catalog of the lake in `store`, at the last complete version that was published."""
         marker = read_marker(store)
         if marker is None:
-            raise NotFound(f"{store.uri} holds no lake: there is no {paths.marker()}.")
+            raise NotFound(f"{store.uri} contains no lake: {paths.marker()} does not exist.")
         folder = tempfile.mkdtemp(prefix="moulin-replica-")
         try:
             pool = _ReplicaPool(f"{folder}/catalog.sqlite", config, store.uri)
@@ -171,7 +172,7 @@ class ReplicaCatalog(Catalog):
         return {row.own_id for row in found}
 
     def _rebuild(self) -> None:
-        """Start from full manifests. The lake goes on meanwhile: what is cleaned up under our hands is tried again."""
+        """Start from full manifests. Retries if clean-up removes manifests at the same time."""
         with self.pool.read() as connection:
             shown = connection.execute(sa.select(s.counter.c.version)).scalar() or 0
         damage = ""
@@ -197,7 +198,7 @@ class ReplicaCatalog(Catalog):
             connection.execute(table.delete())
         highest, _ = fill(self.pool, connection, index, line, lambda done, total: None)
         if line.version < shown:
-            raise NotFound(f"Version {shown} was shown already, and the manifests found lead to {line.version} only.")
+            raise NotFound(f"Version {shown} was already shown, but the manifests lead only to version {line.version}.")
         state = line.lake.state
         values = {"uuid": self.uuid, "format": s.FORMAT, "storage": self.store.uri, "created_at": state.created_at}
         connection.execute(s.lake.insert().values(id=1, incarnation=line.lake.incarnation, **values))

@@ -23,8 +23,8 @@ _WITH_SPARK, _UNLESS_NO_SPARK = Need("spark", only_with="spark"), Need("spark", 
 class Entry(NamedTuple):
     """`register(app)` of the module adds the command. `help` is the first paragraph of the command's own help.
 
-    `needs` are the extras without which it, or a command of its group, cannot do its work. A command that is `whole`
-    is about the lake with all of its branches, and takes no branch in the lake's address.
+    `needs` are the extras that it, or a command of its group, requires. A command that is `whole`
+    works on the lake with all of its branches, and rejects the address of a branch.
     """
 
     module: str
@@ -36,92 +36,94 @@ class Entry(NamedTuple):
 
 COMMANDS: Mapping[str, Entry] = MappingProxyType(
     {
-        "append": Entry("tables.data", "Append the rows of files, all in one version."),
-        "scan": Entry("tables.data", "Show rows of a table, without Spark."),
+        "append": Entry("tables.data", "Append the rows of files to a table, in one version."),
+        "scan": Entry("tables.data", "Print rows of a table, without Spark."),
         "delete": Entry("tables.data", "Delete the rows that match a condition."),
         "sql": Entry(
             "query.sql", "Run SQL over the lake: on Spark, or in DuckDB, which needs no Java.", needs=_ENGINES
         ),
-        "shell": Entry("shell.shell", "A prompt for SQL over the lake, with history and completion.", needs=_ENGINES),
+        "shell": Entry("shell.shell", "An interactive SQL prompt, with history and completion.", needs=_ENGINES),
         "compact": Entry(
             "upkeep.maintenance",
-            "Compact a table: rewrite fresh, small and worn segments into fewer, sorted ones.",
+            "Compact a table: rewrite new, small and partly deleted segments into fewer, sorted ones.",
             needs=(_WITH_SPARK,),
         ),
         "merge": Entry(
             "upkeep.maintenance",
-            "Compact a table: rewrite fresh, small and worn segments into fewer, sorted ones.",
+            "Compact a table: rewrite new, small and partly deleted segments into fewer, sorted ones.",
             hidden=True,
             needs=(_WITH_SPARK,),
         ),
         "gc": Entry(
             "upkeep.maintenance",
-            "Clean up: purge what was dropped, forget old versions, delete files that nothing names.",
+            "Clean up: purge dropped objects, remove old versions, delete unreferenced files.",
             whole=True,
         ),
         "erase": Entry(
             "upkeep.erase",
-            "Erase rows from every version, branch and clone of a table, and from storage. They cannot come back.",
+            "Erase rows from every version, branch and clone of a table, and from storage. This cannot be undone.",
         ),
         "check": Entry(
             "upkeep.maintenance",
-            "Check every row and every file against what was recorded; exit 1 when something is wrong.",
+            "Verify every row and every file against the catalog. Exits with 1 if something is wrong.",
             whole=True,
         ),
         "recover": Entry(
             "upkeep.maintenance",
-            "Rebuild a lost catalog from the manifests in storage; stops at a missing or damaged one and names it.",
+            "Rebuild a lost catalog from the manifests in storage. Stops at a missing or damaged manifest and "
+            "reports it.",
             whole=True,
         ),
         "backfill": Entry(
             "upkeep.backfill",
-            "Load files into a table, each once: run it again when it was interrupted, or when there are new files.",
+            "Load files into a table, each once. Run it again after an interruption, or when there are new files.",
             needs=(_SPARK,),
         ),
         "history": Entry(
             "tables.history",
-            "Show the versions of the lake, newest first, and what each did to which table.",
+            "Show the versions of the lake, newest first, with the changes in each.",
             whole=True,
         ),
         "completion": Entry(
             "completion",
-            "Print a script that has a shell complete commands, options, and the names of databases and tables.",
+            "Print a shell completion script for commands, options, and names of databases and tables.",
             whole=True,
         ),
-        "get": Entry("tables.get", "Show the row of a key; exit 1 if it does not exist."),
+        "get": Entry("tables.get", "Show the row with a key. Exits with 1 if there is none."),
         "collect": Entry(
             "services.ingest",
-            "Take telemetry (OTLP) and rows from senders, until stopped; Ctrl-C stores what was taken first.",
+            "Receive telemetry (OTLP) and rows until stopped. On Ctrl-C, store everything received, then exit.",
             needs=(_SERVE,),
             whole=True,
         ),
         "nursery": Entry(
             "services.pipeline",
-            "Take what collectors stored into tables, exactly once. Any number may run on one lake.",
+            "Load what collectors stored into tables, exactly once. Several may run on one lake.",
             needs=(_SERVE, _UNLESS_NO_SPARK),
             whole=True,
         ),
         "worker": Entry(
             "services.pipeline",
-            "Compact: do merge tasks as the janitor plans them, and go on with fills of columns that were killed.",
+            "Run the merge tasks (compactions) that the janitor plans, and resume interrupted column fills.",
             needs=(_UNLESS_NO_SPARK,),
             whole=True,
         ),
         "janitor": Entry(
             "services.pipeline",
-            "Enforce retention, plan compaction and clean up. One of those that run on a lake does the work.",
+            "Enforce retention, plan compaction and clean up. If several run on one lake, one of them is active.",
             needs=(_SERVE,),
             whole=True,
         ),
         "serve": Entry(
             "services.serve",
-            "Serve the lake: gRPC on 9560, HTTP and the console on 8181. SIGTERM drains and stops.",
+            "Serve the lake: gRPC on 9560, HTTP and the console on 8181. SIGTERM finishes running calls, then stops.",
             needs=(_SERVE,),
             whole=True,
         ),
         "mcp": Entry(
             "agents.server",
-            "Serve the lake to agents on standard input and output (MCP): list tables, describe them, query read-only.",
+            "Serve the lake to AI agents over standard input and output (MCP): list, describe and query tables, "
+            "read-only.",
             needs=(Need("mcp"), *_ENGINES),
         ),
         "sql-server": Entry(
@@ -136,41 +138,43 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         ),
         "demo": Entry(
             "demo.demo",
-            "The tour: load, query, delete and correct, travel back, compact, take telemetry, "
-            "lose the catalog and recover.",
+            "A tour: load, query, update, delete, time travel, compaction, telemetry, and recovery of a lost catalog.",
             needs=(_SERVE, _SPARK),
             whole=True,
         ),
         "up": Entry(
             "services.up",
-            "Run server and janitor, collector, nursery and compaction, until Ctrl-C. What dies is started again.",
+            "Run server, janitor, collector, nursery and compaction until Ctrl-C. Crashed processes are restarted.",
             needs=(_SERVE, _UNLESS_NO_SPARK),
             whole=True,
         ),
-        "init": Entry("init", "Make a lake.", whole=True),
+        "init": Entry("init", "Create a lake.", whole=True),
         "db": Entry("tables.databases", "Databases."),
-        "branch": Entry("tables.branches", "Branches: lakes of their own that copy nothing.", whole=True),
+        "branch": Entry("tables.branches", "Branches: writable copies of the lake that copy no data.", whole=True),
         "table": Entry("tables.tables", "Tables."),
-        "base": Entry("tables.bases", "Base paths: roots beside the lake's own, below which data files may lie."),
+        "base": Entry("tables.bases", "Base paths: other storage locations for data files."),
         "view": Entry(
             "tables.views", "Views: ordered unions of tables, and queries.", needs=(Need("spark", only_with="sql"),)
         ),
-        "manifest": Entry("upkeep.manifests", "Manifests: versions as files, from which a catalog can be recovered."),
+        "manifest": Entry(
+            "upkeep.manifests", "Manifests: versions stored as files, from which a lost catalog can be rebuilt."
+        ),
         "index": Entry("tables.index", "Secondary indexes.", needs=(_WITH_SPARK,)),
-        "token": Entry(
-            "services.tokens", "Ingest tokens: who may send telemetry, and to which tables it goes.", whole=True
-        ),
+        "token": Entry("services.tokens", "Ingest tokens: who may send telemetry, and to which tables.", whole=True),
         "access": Entry(
-            "services.serve", "Tokens for the server itself: who may call it, and what.", needs=(_SERVE,), whole=True
+            "services.serve",
+            "Access tokens: who may call the server, and with which role.",
+            needs=(_SERVE,),
+            whole=True,
         ),
-        "task": Entry("upkeep.tasks", "Merge tasks: compactions that wait for a worker, or that one has.", whole=True),
-        "ingest": Entry("services.ingest", "What came in through collectors.", whole=True),
+        "task": Entry("upkeep.tasks", "Merge tasks: compactions that are waiting or running.", whole=True),
+        "ingest": Entry("services.ingest", "Data received by collectors.", whole=True),
     }
 )
 
 
 class LazyGroup(TyperGroup):
-    """A group whose commands stand for themselves in help, and are loaded when they are called."""
+    """A group of commands, each loaded when it is called."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -184,7 +188,7 @@ class LazyGroup(TyperGroup):
 
 
 def load(name: str) -> Any:
-    """A command, or a group of them, as its module registers it; it looks for what it needs before it does anything."""
+    """A command or group as registered by its module; it checks its requirements before it runs."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.callback()(lambda: None)  # so that a module of one command makes a group, too
     importlib.import_module(f"moulin.cli.{COMMANDS[name].module}").register(app)
@@ -194,7 +198,7 @@ def load(name: str) -> Any:
 
 
 def _guard(command: Any, path: str, needs: tuple[Need, ...]) -> None:
-    """Have a command, and those of a group, look for what they need when they are run; not for their help."""
+    """Make a command, or those of a group, check their requirements when run, but not for --help."""
     for name, one in getattr(command, "commands", {}).items():
         _guard(one, f"{path} {name}", needs)
     if hasattr(command, "commands") or not needs:

@@ -1,7 +1,7 @@
-"""`moulin completion`: scripts that have a shell complete commands, options, and names of the lake.
+"""`moulin completion`: shell completion scripts for commands, options, and names in the lake.
 
-The shell asks `moulin` itself, by a variable. Names of databases, tables, views and branches come from the lake that
---lake or MOULIN_LAKE gives; where it cannot be opened, nothing is offered.
+The shell calls `moulin` with an environment variable. Names of databases, tables, views and branches come from the lake
+that --lake or MOULIN_LAKE names; if it cannot be opened, nothing is completed.
 """
 
 # Decisions: docs/decisions/0671
@@ -16,6 +16,8 @@ from moulin.cli.help import examples
 from moulin.errors import InvalidInput
 
 SHELLS = ("bash", "zsh", "fish")
+VARIABLE = "_MOULIN_COMPLETE"
+"""What a shell sets when it asks."""
 
 
 def register(root: typer.Typer) -> None:
@@ -26,12 +28,19 @@ def register(root: typer.Typer) -> None:
 def completion(
     shell: Annotated[str, typer.Argument(metavar="|".join(SHELLS), autocompletion=lambda: list(SHELLS))],
 ) -> None:
-    """Print a script that has a shell complete commands, options, and the names of databases and tables."""
+    """Print a shell completion script for commands, options, and names of databases and tables."""
     from typer._completion_shared import get_completion_script
 
     if shell not in SHELLS:
         raise InvalidInput(f"There is no completion for {shell!r}: choose {', '.join(SHELLS)}.")
-    print(get_completion_script(prog_name="moulin", complete_var="_MOULIN_COMPLETE", shell=shell))
+    print(get_completion_script(prog_name="moulin", complete_var=VARIABLE, shell=shell))
 
 
-__all__ = ["SHELLS", "completion", "register"]
+def answer_shells() -> None:
+    """Have the command line answer a shell that asks. typer knows the shells only where it adds options of its own."""
+    from typer._completion_classes import completion_init
+
+    completion_init()
+
+
+__all__ = ["SHELLS", "VARIABLE", "answer_shells", "completion", "register"]

@@ -16,11 +16,11 @@ from typing import Any, Final
 from moulin.printable import printable_json
 
 JSON_VERSION: Final = 1
-"""Of the documents: it rises when a key goes away or changes its meaning. New keys do not raise it."""
+"""Version of the documents. It is increased when a key is removed or changes its meaning, not for new keys."""
 
 
 class ReaderGone(Exception):
-    """Nobody reads what is printed any more, as with `| head`. No OSError: typer would make a failure of it."""
+    """Standard output was closed, as with `| head`. Not an OSError, which typer would report as a failure."""
 
 
 def write_document(values: Mapping[str, Any]) -> None:
@@ -42,7 +42,7 @@ def write_rows(rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def write_list(rows: Iterable[Mapping[str, Any]]) -> None:
-    """A list and nothing around it, for rows of tables as data."""
+    """A plain list, for rows of tables as data."""
     _write_list(rows)
     _write("\n")
 

@@ -1,4 +1,4 @@
-"""What commands need beyond the package itself: extras, and Java. Looked for before anything is done."""
+"""Requirements of commands beyond the package itself: extras and Java. They are checked before a command runs."""
 
 # Decisions: docs/decisions/0244, docs/decisions/0673
 
@@ -35,9 +35,9 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 
 class Need(NamedTuple):
-    """An extra that a command needs; with `only_with` or `but_not_with`, as one of its options says.
+    """An extra that a command needs; with `only_with` or `but_not_with`, depending on one of its options.
 
-    With a `value`, only when the option has it.
+    With a `value`, only if the option has that value.
     """
 
     extra: str
@@ -54,7 +54,7 @@ class Need(NamedTuple):
 
 
 def require(what: str, needs: Iterable[Need]) -> None:
-    """Raises FailedPrecondition that names what is not installed and the command that installs it. Imports none."""
+    """Raise FailedPrecondition with the missing packages and the command that installs them. Imports nothing."""
     wanted, missing, extras = list(needs), list[str](), list[str]()
     for need in wanted:
         lacking = [name for name in EXTRAS[need.extra] if name not in missing and not _is_there(name)]

@@ -1,4 +1,4 @@
-"""What the help of a command has besides what typer makes of it: examples."""
+"""Examples in the help of a command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _HEAD = "Examples:"
 
 
 def examples(*lines: str) -> str:
-    """The end of a command's help: lines as they are typed at a shell, where MOULIN_LAKE names the lake."""
+    """The end of a command's help: example shell lines, where MOULIN_LAKE names the lake."""
     return "\n\n".join([f"[bold]{_HEAD}[/bold]", *map(escape, lines)])
 
 

@@ -17,10 +17,10 @@ def register(root: typer.Typer) -> None:
 
 def init(
     context: typer.Context,
-    otel: Annotated[bool, typer.Option(help="Also make tables for telemetry, and a token to write to them.")] = False,
+    otel: Annotated[bool, typer.Option(help="Also create tables for telemetry, and a token to write to them.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a lake."""
+    """Create a lake."""
     with open_lake(context, create=True) as lake:
         if not otel:
             sentence = f"The lake in {lake.store.uri} is ready, at version {lake.version}."
@@ -29,9 +29,9 @@ def init(
         from moulin.ingest.setup import set_up
 
         made = set_up(lake)
-        shown = made.token or "one was made before; `moulin token rotate` makes another"
+        shown = made.token or "it was created before; `moulin token rotate` creates a new secret"
         say(
-            f"The lake in {lake.store.uri} takes telemetry into {', '.join(made.tables)}.\n"
+            f"The lake in {lake.store.uri} receives telemetry into {', '.join(made.tables)}.\n"
             f"Ingest token, shown only now:\n{shown}\n"
             "Run `moulin up` to collect. Senders set OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 (gRPC: 4317)\n"
             'and OTEL_EXPORTER_OTLP_HEADERS="authorization=Bearer <token>".',

@@ -15,6 +15,7 @@ import typer
 
 import moulin
 from moulin.cli.commands import COMMANDS, LazyGroup
+from moulin.cli.completion import VARIABLE, answer_shells
 from moulin.cli.documents import ReaderGone, flush
 from moulin.cli.help import examples
 from moulin.cli.options import Address, options_of_environment, parse_options, require_main
@@ -26,7 +27,7 @@ _INTERRUPTED = 130  # what typer makes of Ctrl-C
 app = typer.Typer(
     name="moulin",
     cls=LazyGroup,
-    help="A lakehouse engine: rows in, sorted Parquet out, one SQL transaction per commit.",
+    help="A lakehouse engine with Parquet files, SQL transactions, and Iceberg-compatible tables.",
     no_args_is_help=True,
     add_completion=False,
     epilog=examples(
@@ -50,18 +51,18 @@ def _options(
     lake: Annotated[
         str | None,
         typer.Option(
-            envvar="MOULIN_LAKE", help="A folder, postgresql://... or grpc://..., with @BRANCH at its end for a branch."
+            envvar="MOULIN_LAKE", help="A folder, postgresql://... or grpc://...; append @BRANCH for a branch."
         ),
     ] = None,
     storage: Annotated[
-        str | None, typer.Option(envvar="MOULIN_STORAGE", help="Where files lie, when not in the lake's folder.")
+        str | None, typer.Option(envvar="MOULIN_STORAGE", help="Storage of the files, if not the lake's folder.")
     ] = None,
     storage_option: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="An option of the object store, or @FILE with one on each line; may be repeated. "
-            "Secrets are better in such a file or in MOULIN_STORAGE_OPTIONS, a JSON object, than on a command line.",
+            help="A key=value option of the object store, or @FILE with one per line; may be repeated. "
+            "Keep secrets in such a file or in MOULIN_STORAGE_OPTIONS (a JSON object), not on a command line.",
         ),
     ] = None,
     version: Annotated[
@@ -77,6 +78,8 @@ def _options(
 def main(name: str = "moulin") -> None:
     """The `moulin` script; `name` is what the user typed to start it."""
     _start_quickly()
+    if VARIABLE in os.environ:
+        answer_shells()
     try:
         code = app(prog_name=name, standalone_mode=False)
         flush()
@@ -103,16 +106,16 @@ def main(name: str = "moulin") -> None:
 
 
 def _usage(error: Any) -> str:
-    """What is wrong with a command line, and whose help to ask for."""
+    """The error message of a wrong command line, with the help to read."""
     path = getattr(getattr(error, "ctx", None), "command_path", None) or "moulin"
     message = error.format_message().rstrip(".")
     return f"{message}{'' if message.endswith('?') else '.'} Try `{path} --help`."
 
 
 def _start_quickly() -> None:
-    """Imports cost less with fewer passes of the garbage collector, and without threads for linear algebra.
+    """Make start and exit faster: fewer garbage collections, no threads for linear algebra.
 
-    So does the end: with everything frozen, the interpreter does not look for cycles in what goes away anyway. The
+    At exit everything is frozen, so the interpreter does not search it for cycles. The
     handler is registered before an engine is loaded, so it runs after the engine's own.
     """
     gc.set_threshold(50_000)

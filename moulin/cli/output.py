@@ -1,6 +1,6 @@
-"""What commands print: Rich tables for people, one JSON document for scripts (`documents`).
+"""Output of commands: Rich tables for people, one JSON document for scripts (`documents`).
 
-Text is made printable (`moulin.printable`) on its way out, wherever it goes; JSON says the same values by its own
+All text is made printable (`moulin.printable`) before it is written; JSON represents the same values with its own
 escapes. Text is wrapped at terminals only.
 """
 
@@ -29,7 +29,7 @@ _NARROWEST = 10  # a column that is folded keeps this width, or its name's
 
 
 class Screen(Console):
-    """A console that prints no control character of what it is given, and wraps lines at terminals only."""
+    """A console that never prints control characters, and wraps lines only on terminals."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -49,7 +49,7 @@ class Screen(Console):
 
     @property
     def at_terminal(self) -> bool:
-        """Whether a person reads this now; unlike `is_terminal`, which FORCE_COLOR turns on for pipes."""
+        """Whether the output is a terminal; unlike `is_terminal`, not affected by FORCE_COLOR."""
         try:
             return self.file.isatty()
         except ValueError:  # closed
@@ -63,9 +63,9 @@ errors = Screen(stderr=True, highlight=False, emoji=False)
 def show_rows(
     rows: Iterable[Mapping[str, Any]], as_json: bool, *, title: str | None = None, empty: str = "", data: bool = False
 ) -> None:
-    """Rows as a table, or as a JSON document with a row per line. They are taken and printed by and by.
+    """Print rows as a table, or as a JSON document with a row per line. Rows are read and printed incrementally.
 
-    `data`: they are rows of somebody's table, whose column names are shown as they are.
+    `data`: the rows are user data, whose column names are shown unchanged.
     """
     if as_json:
         write_rows(rows)
@@ -75,11 +75,11 @@ def show_rows(
         _show_page(page, None if found else title, data)
         found = True
     if not found:
-        console.print(printable(empty) or "Nothing to show.", markup=False)
+        console.print(printable(empty) or "No rows.", markup=False)
 
 
 COUNTED_ROWS: Final = 1_000
-"""So many rows beyond those that are shown a command reads, to say how many there are."""
+"""The number of further rows that a command counts."""
 
 
 def show_limited(
@@ -92,9 +92,9 @@ def show_limited(
     advice: str = "--limit 0 shows all",
     data: bool = False,
 ) -> None:
-    """The first rows, and to people how many there are beyond; `total` when it is known.
+    """The first rows, and for people the number of further rows; `total` if it is known.
 
-    Without it, up to `COUNTED_ROWS` of those that `rows` has beyond are counted. Without a limit, all are shown.
+    Without it, up to `COUNTED_ROWS` further rows are counted. Without a limit, all are shown.
     """
     if limit is None:
         show_rows(rows, as_json, empty=empty, data=data)
@@ -131,14 +131,14 @@ def _show_page(rows: Sequence[Mapping[str, Any]], title: str | None, data: bool)
 
 
 def _show_records(names: Mapping[str, str], cells: Sequence[Sequence[str]], title: str | None) -> None:
-    """Rows below one another, a line per value: for tables that are wider than the terminal."""
+    """Rows with one line per value: for tables that are wider than the terminal."""
     if title:
         console.print(printable(title), style="italic", markup=False)
     for number, row in enumerate(cells):
         if number:
             console.print()
         _show_lines(dict(zip(names.values(), row, strict=True)))
-    console.print(f"{len(names)} columns are too wide for this terminal, so each value has a line.", style="dim")
+    console.print(f"{len(names)} columns do not fit on this terminal, so each value has its own line.", style="dim")
 
 
 def show_values(values: Mapping[str, Any], as_json: bool, *, data: bool = False) -> None:
@@ -158,7 +158,7 @@ def _show_lines(values: Mapping[str, str]) -> None:
 
 
 def say(text: str, as_json: bool = False, **values: Any) -> None:
-    """A sentence for people; with `as_json`, the values alone."""
+    """A sentence for people; with `as_json`, only the values."""
     if as_json:
         write_document(values)
     else:
@@ -166,14 +166,14 @@ def say(text: str, as_json: bool = False, **values: Any) -> None:
 
 
 def say_dropped(kind: str, command: str, name: str, tombstone: Tombstone | None, as_json: bool) -> None:
-    """What can be brought back, and until when; without a tombstone, it is gone."""
+    """Report a drop, and until when it can be undone; without a tombstone, it is final."""
     until = moment(tombstone.delete_at) if tombstone else None
-    back = f"; `moulin {command} resurrect {name}` works until {shown(until)}." if until else ", for good."
-    say(f"{kind} {name} is dropped{back}", as_json, name=name, until=until)
+    back = f"; `moulin {command} resurrect {name}` works until {shown(until)}." if until else " permanently."
+    say(f"Dropped {kind} {name}{back}", as_json, name=name, until=until)
 
 
 def report(event: str, text: str, as_json: bool, **values: Any) -> None:
-    """What just happened in a process that goes on: a sentence, or a document on a line of its own."""
+    """An event of a running process: a sentence, or a document on one line."""
     if as_json:
         write_event({"event": event, **values})
     else:
@@ -181,17 +181,17 @@ def report(event: str, text: str, as_json: bool, **values: Any) -> None:
 
 
 def complain(sentence: str) -> None:
-    """An error, on standard error. Brackets in it are its own: `[serve]` is no markup."""
+    """Print an error on standard error. Brackets in it, as in `[serve]`, are not markup."""
     errors.print(f"[red]Error:[/red] {escape(printable(sentence))}", soft_wrap=True)
 
 
 def warn(sentence: str) -> None:
-    """A warning, on standard error; the command goes on."""
+    """Print a warning on standard error."""
     errors.print(f"[yellow]Warning:[/yellow] {escape(printable(sentence))}", soft_wrap=True)
 
 
 def print_logs() -> None:
-    """Have warnings of libraries and of Moulin itself printed as other text is, where nothing else takes them."""
+    """Print warnings of libraries and of Moulin like other text."""
     import logging
 
     class Printable(logging.Formatter):

@@ -1,4 +1,4 @@
-"""How far a command is: a bar with rate and estimate on standard error, gone when the command ends."""
+"""Progress of a command: a bar with rate and estimate on standard error, removed at the end."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ Unit = Literal["rows", "bytes", "parts"]
 
 
 class Bar:
-    """Reports what is done of what there is."""
+    """Shows progress."""
 
     def __init__(self, progress: Progress, text: str) -> None:
         self._progress = progress
         self._task = progress.add_task(escape(text), total=None, unit="parts")
 
     def of(self, done: float, total: float | None, unit: Unit = "parts") -> None:
-        """`done` of `total` units. When less is done than before, another part of the work has begun."""
+        """`done` of `total` units. If `done` decreases, the next part of the work has started."""
         if done < self._progress.tasks[0].completed:
             self._progress.reset(self._task)
         self._progress.update(self._task, completed=done, total=total, unit=unit)
 
     def rows(self, rows: int, part: float | None = None) -> None:
-        """So many rows; `part` says how much of all they are, between 0 and 1, when that is known."""
+        """The number of rows; `part` is their share of the total, between 0 and 1, if that is known."""
         self.of(rows, None if not part else max(rows / min(part, 1.0), rows), "rows")
 
     def say(self, text: str) -> None:
@@ -62,7 +62,7 @@ class _Rate(ProgressColumn):
 
 
 class _Left(TimeRemainingColumn):
-    """The estimate, in words, once there is one."""
+    """The remaining time as text, once it can be estimated."""
 
     def render(self, task: Task) -> Text:
         if task.total is None or task.time_remaining is None:
@@ -72,9 +72,9 @@ class _Left(TimeRemainingColumn):
 
 @contextmanager
 def progress(text: str, *, quiet: bool = False, lake: Lake | None = None) -> Iterator[Bar]:
-    """A bar while the block runs; nothing with `quiet` or when nobody watches.
+    """Show a progress bar while the block runs; nothing with `quiet` or without a terminal.
 
-    With a lake it counts the slices of what its tables cut into slices: compaction, indexes, adoption, erasure.
+    With a lake it counts the slices of compaction, indexes, adoption and erasure.
     """
     columns = (
         TextColumn("{task.description}"),

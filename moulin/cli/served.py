@@ -1,8 +1,9 @@
-"""What a server has besides its own: the Iceberg REST catalog under /iceberg, the console under / and /api/v1."""
+"""Additional services of a server: the Iceberg REST catalog under /iceberg, the console under / and /api/v1."""
 
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,8 +13,10 @@ from importlib import import_module
 from typing import Any
 from uuid import UUID
 
-from moulin.config import safe_environment
+from moulin.config import MIB, safe_environment
 from moulin.lake import Lake
+from moulin.storage.bases import options_of_environment
+from moulin.storage.variables import with_variables
 
 
 @dataclass(frozen=True)
@@ -29,17 +32,19 @@ class Sql:
 
     @staticmethod
     def of(config: Any, storage_options: Mapping[str, str] | None = None) -> Sql:
-        """As the settings of a server say."""
+        """From the settings of a server."""
         names = ("seconds", "rows", "running", "result_bytes", "memory_bytes")
         limits = {name: getattr(config, f"sql_{name}") for name in names}
         return Sql(config.sql, limits, storage_options or {})
 
 
 _USUAL = Sql()
+_OF_A_CHILD = 512 * MIB
+"""What a child of DuckDB may hold besides DuckDB's own memory and the rows that it sends."""
 
 
 def mount(app: Any, sql: Sql = _USUAL) -> None:
-    """Put both on the app of a server. REQUIRES: the packages of the extra `serve`."""
+    """Mount both on the app of a server. REQUIRES: the packages of the extra `serve`."""
     import_module("moulin.iceberg.rest.app").mount(app)
     statements = _statements(app.state.lake, sql)
     import_module("moulin.console.app").mount(app, _readers, statements, _functions)
@@ -63,7 +68,7 @@ def _functions(engine: str) -> Sequence[str]:
 
 
 def _statements(lake: Lake, sql: Sql) -> Any:
-    """What runs statements; None when no engine may."""
+    """The runner of statements; None if no engine is allowed."""
     wanted = {"off": (), "auto": ("duckdb",), "on": ("duckdb", "pyspark")}[sql.engines]
     engines = [name for name in wanted if importlib.util.find_spec(name) is not None]
     if not engines:
@@ -73,16 +78,20 @@ def _statements(lake: Lake, sql: Sql) -> Any:
     limits = statements.Limits(**sql.limits)
     door = _Door(lake, sql, limits)
     command = [sys.executable, "-m", "moulin.cli.query.child"]
+    of_duckdb = limits.memory_bytes + 4 * limits.result_bytes + _OF_A_CHILD
     recipes = {
-        engine: children.Recipe(command, safe_environment(), door.opening(engine), at_once)
-        for package, engine, at_once in (("pyspark", "spark", limits.running), ("duckdb", "duckdb", 1))
+        engine: children.Recipe(command, safe_environment(), door.opening(engine), at_once, memory_bytes)
+        for package, engine, at_once, memory_bytes in (
+            ("pyspark", "spark", limits.running, math.inf),
+            ("duckdb", "duckdb", 1, of_duckdb),
+        )
         if package in engines
     }
     return statements.Statements(children.Children(recipes, door.close), limits)
 
 
 class _Door:
-    """What children open the lake by: a server of their own, which starts with the first of them."""
+    """The address by which child processes open the lake: a private server, started with the first child."""
 
     def __init__(self, lake: Lake, sql: Sql, limits: Any) -> None:
         self._lake, self._sql, self._limits = lake, sql, limits
@@ -104,8 +113,8 @@ class _Door:
                 engine=engine,
                 address=self._server.address,
                 token=self._server.token,
-                storage_options=dict(self._sql.storage_options),
-                base_options={name: dict(one) for name, one in _base_options().items()},
+                storage_options=with_variables(self._lake.store.uri, self._sql.storage_options),
+                base_options=_base_options(self._lake),
                 folder="",
                 memory_bytes=self._limits.memory_bytes,
                 result_bytes=self._limits.result_bytes,
@@ -114,6 +123,7 @@ class _Door:
         return make
 
 
-def _base_options() -> Mapping[str, Mapping[str, str]]:
-    found: Mapping[str, Mapping[str, str]] = import_module("moulin.storage.bases").options_of_environment()
-    return found
+def _base_options(lake: Lake) -> dict[str, dict[str, str]]:
+    given = options_of_environment()
+    known = {base.name: with_variables(base.uri, given.get(base.name, {})) for base in lake.own_catalog().bases()}
+    return {**given, **known}

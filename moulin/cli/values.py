@@ -1,4 +1,4 @@
-"""Values that scripts and people see in different forms: JSON has bytes and ISO times, people KiB and words."""
+"""Values with different forms in JSON (bytes, ISO times) and for people (KiB, words)."""
 
 # Decisions: docs/decisions/0670
 
@@ -10,11 +10,11 @@ from typing import Any
 
 
 class Bytes(int):
-    """A number of bytes. People see it with a unit."""
+    """A number of bytes, shown to people with a unit."""
 
 
 class Moment(str):
-    """A time in UTC as ISO 8601, with as many digits as it has. People see it to the second."""
+    """A time in UTC as ISO 8601 with full precision, shown to people in seconds."""
 
     __slots__ = ()
 
@@ -31,7 +31,7 @@ def moment(nanos: int | None) -> Moment | None:
 
 
 def shown(value: Any, *, data: bool = False) -> str:
-    """A value for people; with `data`, one of somebody's table, whose lists are shown as Python has them."""
+    """A value for people; with `data`, a value of user data, whose lists are shown as in Python."""
     match value:
         case None:
             return ""

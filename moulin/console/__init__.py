@@ -1,12 +1,12 @@
-"""The console: a lake in a browser, and the HTTP API under it, which anybody may use.
+"""The console: the web interface of a lake, and its HTTP API, which other programs may use too.
 
-Rooms: `app` puts both on a server, `assets` serves the files of `static/`, `api/` answers under `/api/v1`. `jaeger/`,
-`loki/` and `prometheus/` answer as these do. `logs/`, `traces/` and `metrics/` find what is shown, in what `telemetry`
-reads, and `sql/` runs statements in processes of their own. In `api/`, each module has the routes of one subject beside
-the shapes of their answers; they share `requests` and `shapes`.
+Rooms: `app` puts both on a server, `assets` serves the files of `static/`, `api/` serves `/api/v1`. `jaeger/`, `loki/`
+and `prometheus/` implement those APIs. `logs/`, `traces/` and `metrics/` search the rows that `telemetry` reads, and
+`sql/` runs statements in child processes. In `api/`, each module has the routes of one subject and the types of their
+responses; they share `requests` and `shapes`.
 
-May import: all layers down from `moulin.ingest`. Who calls, tokens and what engines read come from the entry point.
+May import: all layers down from `moulin.ingest`. Callers, tokens and engine checks are passed in by the entry point.
 Read first: `app.py`, then `api/tables.py`.
 
-Nouns: a screen asks routes; a route takes a role; a page of a list ends with a cursor.
+Nouns: a screen calls routes; a route needs a role; a page of a list ends with a cursor.
 """

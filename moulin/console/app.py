@@ -34,6 +34,7 @@ from moulin.console.api import (
 from moulin.console.api.requests import OPEN, ROLE, Console, Functions, NotModified, Readers
 from moulin.console.jaeger import app as jaeger
 from moulin.console.loki import app as loki
+from moulin.console.loki import tail
 from moulin.console.prometheus import app as prometheus
 from moulin.console.prometheus import forms
 from moulin.console.sql.statements import Statements
@@ -63,7 +64,7 @@ _ROUTERS: Final = tuple(
     )
 )
 LARGEST_BODY: Final = 1 << 20
-"""Bytes of a request. Whoever logs in has no token yet."""
+"""Maximum size of a request: a login has no token yet."""
 _LOOKS: Final = frozenset({"GET", "HEAD"})
 _OTHERWISE: Final = {404: NotFound, 405: Unsupported}
 
@@ -121,7 +122,7 @@ class _Guards:
             message = await receive()
             taken += len(message.get("body", b""))
             if taken > LARGEST_BODY:
-                raise HTTPException(413, f"A request has at most {LARGEST_BODY >> 10} KiB.")
+                raise HTTPException(413, f"A request can have at most {LARGEST_BODY >> 10} KiB.")
             return message
 
         await self._app(scope, receive_bounded, send_guarded)
@@ -147,7 +148,7 @@ async def _require_role(request: Request) -> None:
     """The role of the route that answers. The gate read the path by itself, and may have taken it for another route."""
     role = _role(request.scope["route"])
     if role is not None and caller.get().role < role:
-        raise PermissionDenied(f"This takes the role {role.name.lower()}: send a token that has it.")
+        raise PermissionDenied(f"This needs the role {role.name.lower()}: send a token that has it.")
 
 
 def _role(route: APIRoute) -> Role | None:
@@ -181,6 +182,8 @@ def mount(
     if statements is not None:
         statements.end_with(state.stopping)
     state.rules.extend(rules())
+    app.router.routes.append(tail.route(console))
+    state.rules.append(tail.RULE)
     app.mount(PREFIX, build(console))
     app.mount(jaeger.PREFIX, jaeger.build(console))
     app.mount(loki.PREFIX, loki.build(console))

@@ -1,4 +1,4 @@
-"""The files of the console: read once, compressed once, and served with a policy that lets nothing else run."""
+"""The static files of the console: read and compressed once, and served with a strict content security policy."""
 
 # Decisions: docs/decisions/0532
 

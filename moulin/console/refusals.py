@@ -1,4 +1,4 @@
-"""What the APIs of other systems answer with: bodies in their form, and errors as their clients expect them."""
+"""Responses of the APIs of other systems: bodies and errors in the format that their clients expect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Telemetry of a lake for screens: which tables have it, and their rows in a range of time, fresh records included.
+"""Telemetry of a lake for screens: its tables, and their rows in a time range, including fresh records.
 
     telemetry = Telemetry(lake)                          # one for each server
     table = telemetry.table("logs")                      # or telemetry.table("logs", table_id)
@@ -90,7 +90,7 @@ class Telemetry:
         return sorted(found, key=lambda one: (one.database, one.name) != (DATABASE, signal))
 
     def table(self, signal: Signal, table_id: UUID | None = None) -> TelemetryTable:
-        """A table by id, or the one to begin with. NotFound when there is none that holds the signal."""
+        """A table by id, or the default one. NotFound if no table has the signal."""
         if table_id is None:
             if not (found := self.tables(signal)):
                 raise NotFound(
@@ -159,7 +159,7 @@ class Telemetry:
         return Arrivals(self, table.id, fresh, newest if known else [], offsets, left_out, lost)
 
     def _recent_list(self) -> StreamList:
-        """The streams as of a moment ago: whoever follows asks together with all others who do."""
+        """The recent state of the streams, shared by all live tails."""
         with self._lock:
             if self._recent is None or time.monotonic() - self._recent[0] > _RECENT_SECONDS:
                 self._recent = (time.monotonic(), self._lake.own_catalog().ingest.snapshot())
@@ -294,7 +294,7 @@ class Moment:
             try:
                 rows = self._telemetry.fresh_rows(self._fresh, baby_segment, self.state.id)
             except NotFound as error:
-                raise Unavailable(f"Fresh records were committed and deleted meanwhile: ask again. {error}") from error
+                raise Unavailable(f"Fresh records were committed and deleted: retry. {error}") from error
             if (rows := matching(rows, asked)).num_rows:
                 yield show(rows.select(list(columns)), shown)
 

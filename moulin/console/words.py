@@ -1,4 +1,4 @@
-"""The words of a query in a small language, such as LogQL and PromQL, read one after another."""
+"""A tokenizer for small query languages such as LogQL and PromQL."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import Final, NoReturn
 
 from moulin.errors import InvalidInput
+from moulin.model.where.literal import check_unicode
 
 LONGEST: Final = 5000
 _MOST: Final = 500
@@ -24,13 +25,14 @@ class Words:
     def __init__(self, text: str, token: re.Pattern[str]) -> None:
         if len(text) > LONGEST:
             raise InvalidInput(f"A query has at most {LONGEST} characters.")
+        check_unicode(text)
         self._words: list[tuple[str, str, int]] = []
         self._at = at = 0
         while at < len(text):
             found = token.match(text, at)
             if found is None:
                 raise InvalidInput(
-                    f"The query cannot be read at column {at + 1}: {text[at : at + 10]!r} is not served."
+                    f"The query cannot be parsed at column {at + 1}: {text[at : at + 10]!r} is not served."
                 )
             if found.lastgroup != "space":
                 self._words.append((str(found.lastgroup), found[0], at))
@@ -108,7 +110,7 @@ class Words:
         return chr(number)
 
     def refuse(self, why: str) -> NoReturn:
-        raise InvalidInput(f"The query cannot be read at column {self._words[self._at][2] + 1}: {why}.")
+        raise InvalidInput(f"The query cannot be parsed at column {self._words[self._at][2] + 1}: {why}.")
 
 
 __all__ = ["LONGEST", "Words"]

@@ -1,13 +1,11 @@
-"""Which rows a statement asks of the tables that it names: read from the plan that DuckDB makes of it.
+"""Finds which rows of its tables a statement needs, from the plan that DuckDB makes.
 
-DuckDB tells nobody about filters before it opens files. So a statement is planned twice. In the *dry plan* a *stand-in*
-is in the place of each table: a scan of which DuckDB knows the columns and nothing else, and into which it cannot push
-a filter. Every filter that it could push down is then an expression right above a stand-in. The dry plan is a plan of
-the statement for any rows. Rows that the filter above each stand-in of a table drops can be taken away from the table
-without a change in the answer.
+DuckDB does not expose filters before it opens files, so a statement is planned twice. In the *dry plan*, a *stand-in*
+replaces each table: a scan with only the columns, into which DuckDB cannot push filters. Every pushed-down filter is
+then an expression directly above a stand-in. Rows that the filters above all stand-ins of a table drop can be removed
+without changing the result.
 
-A filter that is not understood holds for every row. No condition is ever negated, so that this is right within AND and
-OR as well.
+An unknown filter counts as true. Conditions are never negated, so this is also correct inside AND and OR.
 """
 
 # Decisions: docs/decisions/0275

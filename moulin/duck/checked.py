@@ -1,8 +1,8 @@
-"""Texts of others, checked before DuckDB runs them: views that whoever may write stored, and statements of the console.
+"""Checks untrusted SQL before DuckDB runs it: views stored by other users, and statements of the console.
 
-DuckDB's own parser reads a text, and what it found is held against lists of what is allowed: one SELECT, over tables
-and views of the lake, with functions that compute values. So no text reads files, settings or variables of the process
-that runs it, or a name that means something else there.
+DuckDB's own parser parses the text, and the result is checked against allow lists: one SELECT over tables and views of
+the lake, with functions that compute values. So the text cannot read files, settings or variables of the process, or
+other names.
 """
 
 # Decisions: docs/decisions/0501, docs/decisions/0650
@@ -77,9 +77,9 @@ def checked(
     try:
         found = parsed(connection, text)
         if found.get("error"):
-            raise Unsupported(f"its text is not one query that DuckDB knows ({_reason(found.get('error_message'))})")
+            raise Unsupported(f"its text is not a query that DuckDB can parse ({_reason(found.get('error_message'))})")
         if len(found["statements"]) != 1:
-            raise Unsupported("its text is not one query")
+            raise Unsupported("its text is not a single query")
         at = None if version is None else _table_at(connection, version)
         check = _Check(home, known, functions(connection) | _TABLE_FUNCTIONS | _WINDOW_FUNCTIONS, what, at)
         check.walk(found["statements"], frozenset())
@@ -176,11 +176,11 @@ class _Check:
     def _name_table(self, part: dict[str, Any], ctes: frozenset[str]) -> None:
         catalog, schema, name = part["catalog_name"], part["schema_name"], part["table_name"]
         if part.get("at_clause"):
-            raise Unsupported(f"{self._what} reads tables as they are, without AT")
+            raise Unsupported(f"{self._what} reads tables without AT")
         if not catalog and not schema and name.lower() in ctes:
             return
         if catalog and catalog.lower() not in self._own:
-            raise Unsupported(f"it reads {catalog[:60]}.{schema[:60]}.{name[:60]}, which is not of the lake")
+            raise Unsupported(f"it reads {catalog[:60]}.{schema[:60]}.{name[:60]}, which is not in the lake")
         full = beside(self._home.database, schema or self._home.database)
         if not full:
             raise Unsupported(f"it reads {name[:60]}: write tables as database.table")

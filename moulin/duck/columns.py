@@ -1,8 +1,8 @@
-"""How DuckDB sees the columns of a table: what a Parquet scan declares, and the SQL that makes the column of it.
+"""Maps the columns of a table to DuckDB: the declaration for the Parquet scan, and the SQL that computes the column.
 
 Files are read by field id: `schema=` of read_parquet finds a column under any name, casts it to a wider type, and gives
-rows that were stored before it was added their default. It does so for whole columns only. A struct, list or map whose
-inside has changed is declared as it is stored, and converted by an expression.
+rows that were stored before it was added their default. It does so for whole columns only. A struct, list or map with
+changed fields is declared as stored, and converted by an expression.
 
 DuckDB has every type of a table but one: timestamptz_ns is shown in microseconds.
 """

@@ -1,8 +1,8 @@
-"""`lake.duckdb()`: a DuckDB connection in which the tables and views of the lake are views, at one version.
+"""`lake.duckdb()`: a DuckDB connection with the tables and views of the lake as views, at one version.
 
-The view of a table of few segments is its SELECT. That of others is a call of a function of the *source*, which
-DuckDB makes when it plans a statement that names the view. So a large table costs nothing before it is read, and DuckDB
-runs a plain Parquet scan either way.
+The view of a table with few segments is its SELECT. Other views call a function of the *source*, which DuckDB evaluates
+when it plans a statement with the view. So a large table costs nothing before it is read, and DuckDB always runs a
+plain Parquet scan.
 """
 
 # Decisions: docs/decisions/0262, docs/decisions/0263, docs/decisions/0275
@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Collection
+from pathlib import Path
 
 import duckdb
 from duckdb import DuckDBPyConnection
@@ -24,8 +25,9 @@ from moulin.lake import Lake
 class LakeDuck:
     """Fills `moulin.table.ports.Duck`. Thread-safe; a connection is not, as DuckDB has it: make a cursor per thread."""
 
-    def __init__(self, lake: Lake) -> None:
-        self._lake = lake
+    def __init__(self, lake: Lake, folder: Path | None = None) -> None:
+        """Connections read files of their own below `folder`; without one, in the folder for such files."""
+        self._lake, self._folder = lake, folder
         self._sources: weakref.WeakKeyDictionary[DuckDBPyConnection, Source] = weakref.WeakKeyDictionary()
         self._opened: weakref.WeakSet[DuckDBPyConnection] = weakref.WeakSet()
         self._lock = threading.Lock()
@@ -42,7 +44,7 @@ class LakeDuck:
         with self._lock:
             source = self._sources.get(connection)
             if source is None:
-                source = Source(self._lake)
+                source = Source(self._lake, self._folder)
                 _register(connection, source)
                 self._sources[connection] = source
             _register_files(connection, source)

@@ -1,11 +1,11 @@
-"""Dry plans while DuckDB makes them, and the segments that a statement is then found to ask for.
+"""Keeps track of dry plans, and of the segments that a statement needs.
 
 Calls come in pairs and nested, as DuckDB evaluates arguments before it calls a function. `begin` begins a dry plan; the
 tables in it are asked for by pairs of their own and get stand-ins; `end` ends it and reads it. A statement has one dry
-plan, whichever table of it is asked for first.
+plan, for all of its tables.
 
-All of this happens in the thread that runs the statement. A number of DuckDB tells statements apart: what a statement
-that failed has left behind is forgotten when the next one begins.
+All of this happens in the thread that runs the statement. DuckDB's transaction number identifies statements: the state
+of a failed statement is discarded when the next one starts.
 """
 
 # Decisions: docs/decisions/0275

@@ -1,4 +1,4 @@
-"""Objects of a store as files that DuckDB reads: through Moulin, with its credentials and caches, in ranges."""
+"""Lets DuckDB read objects of a store through Moulin, with its credentials and caches, in ranges."""
 
 from __future__ import annotations
 

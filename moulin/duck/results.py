@@ -1,4 +1,4 @@
-"""Results of queries in DuckDB as Arrow batches, and its errors as one sentence."""
+"""Results of DuckDB queries as Arrow batches, and its errors in one sentence."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Statements of people who are trusted with the lake's tables, and with nothing else of the machine.
+"""Runs statements of users who may read the lake's tables and nothing else on the machine.
 
-Two walls, each of which is enough. A text must pass the check that texts of views pass: one SELECT over tables and
-views of the lake, with functions that compute values. And the connection itself opens no files but those below the
-lake's storage and a folder for what DuckDB spills, loads no extensions, and takes no settings.
+Two independent protections. The text must pass the same check as views: one SELECT over tables and
+views of the lake, with functions that compute values. And the connection can only open files in the lake's storage and
+in a folder for spilling, and cannot load extensions or change settings.
 """
 
 # Decisions: docs/decisions/0650
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,7 +44,7 @@ class SafeDuck:
 
     def __init__(self, lake: Lake, folder: Path, *, memory_bytes: int, threads: int = 2) -> None:
         """`folder` is for what does not fit into memory, and belongs to this process alone."""
-        self._lake, self._duck, self._folder = lake, LakeDuck(lake), folder
+        self._lake, self._duck, self._folder = lake, LakeDuck(lake, folder), folder
         self._memory_bytes, self._threads = memory_bytes, threads
         self._connection: DuckDBPyConnection | None = None
         self._roots: tuple[str, ...] = ()
@@ -54,18 +54,35 @@ class SafeDuck:
 
         Raises PermissionDenied for a statement that is not safe, InvalidInput for one that DuckDB refuses.
         """
-        connection = self._at_newest(text)
-        stream = reader(connection, self._checked(connection, text, version).text, _ROWS_AT_ONCE)
-        return stream.schema, batches(stream)
+        with self._hiding():
+            connection = self._at_newest(text)
+            stream = reader(connection, self._checked(connection, text, version).text, _ROWS_AT_ONCE)
+        return stream.schema, self._batches(stream)
 
     def plan(self, text: str, version: int | None = None) -> QueryPlan:
         """How DuckDB would run a statement, and how many segments of each table it would be given."""
-        connection = self._at_newest(text)
-        safe = self._checked(connection, text, version)
-        with one_sentence():
+        with self._hiding():
+            connection = self._at_newest(text)
+            safe = self._checked(connection, text, version)
             shown = connection.execute(f"EXPLAIN (FORMAT JSON) {safe.text}").fetchall()[0][1]
         names = self._column_names(safe)
         return QueryPlan(tuple(_step(one, names) for one in json.loads(shown)), tuple(self._shares(safe, version)))
+
+    def _batches(self, stream: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        with self._hiding():
+            yield from batches(stream)
+
+    @contextmanager
+    def _hiding(self) -> Iterator[None]:
+        """Errors as one sentence, without addresses of files."""
+        try:
+            with one_sentence():
+                yield
+        except InvalidInput as error:
+            said = error.message
+            for root in self._roots:
+                said = re.sub(rf"""['"]?{re.escape(root)}[^'"\s]*['"]?""", "(a file)", said)
+            raise InvalidInput(said, line=error.line, column=error.column) from None
 
     def cancel(self) -> None:
         """Stop the statement that runs."""
@@ -126,7 +143,7 @@ class SafeDuck:
         try:
             return checked(connection, text, Home(""), known, what=_WHAT, version=version)
         except Unsupported as error:
-            raise PermissionDenied(f"The statement is refused, since {error.message}.") from None
+            raise PermissionDenied(f"The statement is rejected: {error.message}.") from None
 
     def _require_select(self, connection: DuckDBPyConnection, text: str) -> None:
         with one_sentence():
@@ -135,15 +152,15 @@ class SafeDuck:
             at = text[: int(found.get("position", 0))]
             line, column = at.count("\n") + 1, len(at) - at.rfind("\n")
             raise InvalidInput(
-                f"DuckDB cannot read the statement: {str(found.get('error_message')).rstrip('.!')}.",
+                f"DuckDB cannot parse the statement: {str(found.get('error_message')).rstrip('.!')}.",
                 line=line,
                 column=column,
             )
         if found.get("error"):
-            raise PermissionDenied("Statements here read the lake and change nothing: write one SELECT.")
+            raise PermissionDenied("Only read statements are allowed here: write one SELECT.")
         if len(found["statements"]) != 1:
             count = len(found["statements"])
-            raise InvalidInput(f"Write one statement; this text has {count}." if count else "Write a statement.")
+            raise InvalidInput(f"Write one statement; the text has {count}." if count else "Write a statement.")
 
     def _shares(self, safe: Checked, version: int | None) -> Iterator[Share]:
         """Of tables; views over tables are not opened. All segments are given of those that are not asked for late."""

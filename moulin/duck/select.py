@@ -1,8 +1,8 @@
-"""A table at one version as the text of a SELECT: Parquet scans over its live segments, deleted rows left out.
+"""Writes the SELECT of a table at one version: Parquet scans over its live segments, without deleted rows.
 
-Segments whose columns are read in the same way are one scan, those with deletion vectors apart from the others. The
-deleted rows of a scan are numbers in a file beside it; DuckDB leaves them out with one hash look-up per row, which
-it does only where a segment has deleted rows.
+Segments whose columns are read in the same way share one scan; those with deletion vectors have a separate one. The
+deleted rows of a scan are numbers in an extra file; DuckDB removes them with one hash look-up per row, only for
+segments with deleted rows.
 """
 
 # Decisions: docs/decisions/0262

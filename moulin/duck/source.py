@@ -1,8 +1,9 @@
-"""What one DuckDB connection calls back: the SELECT of a table at a version, of the segments that a statement asks for.
+"""The callbacks of one DuckDB connection: return the SELECT of a table at a version, with the segments that a statement
+needs.
 
-`FROM query(moulin_select_x(...))` is a table: DuckDB evaluates the argument when it plans a statement, and puts the
-SELECT that it gets in its place. An argument of the function is the dry plan of the statement (`asked`), which DuckDB
-makes while it evaluates the arguments, of the text that `moulin_text_x` returns (`dry_plans`).
+`FROM query(moulin_select_x(...))` is a table: DuckDB evaluates the argument when it plans a statement, and inserts the
+returned SELECT. An argument of the function is the dry plan of the statement (`asked`), which DuckDB makes while it
+evaluates the arguments, of the text that `moulin_text_x` returns (`dry_plans`).
 """
 
 # Decisions: docs/decisions/0262, docs/decisions/0263, docs/decisions/0275
@@ -58,7 +59,8 @@ class Source:
     It lives as long as the connection or a cursor of it, because DuckDB holds the functions.
     """
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, folder: Path | None = None) -> None:
+        """What is not in storage is written to a folder of its own, which is below `folder` if that is given."""
         number = next(_NUMBERS)
         self.select_name, self.text_name = f"moulin_select_{number}", f"moulin_text_{number}"
         self.closed = False
@@ -75,6 +77,7 @@ class Source:
         self._texts: SizedCache[tuple[UUID, int], str] = SizedCache(_TEXTS, len)
         self._states: SizedCache[tuple[UUID, int], TableState] = SizedCache(_STATES)
         self._made_dry_plans: DryPlans | None = None
+        self._below = folder
         self._folder: Path | None = None
         self._files = itertools.count()
         self._worn: dict[tuple[str, int], str] = {}
@@ -121,9 +124,9 @@ class Source:
         if self.closed:
             raise Closed("The lake was closed; connect again.")
         if name is None:
-            raise InvalidInput("moulin_table takes the name of a table: moulin_table('database.table').")
+            raise InvalidInput("moulin_table needs the name of a table: moulin_table('database.table').")
         if version is not None and moment is not None:
-            raise InvalidInput("moulin_table takes version or as_of, not both.")
+            raise InvalidInput("Give moulin_table either version or as_of, not both.")
         catalog = self.lake.catalog
         if version is not None and _ID.fullmatch(name):
             key = UUID(name), version
@@ -171,7 +174,7 @@ class Source:
             return str(file)
         if facts.adopted is not None:
             if self.files is None:
-                raise FailedPrecondition("A table has adopted files since: bring the connection to it, lake.duckdb(c).")
+                raise FailedPrecondition("A table has adopted files since: update the connection with lake.duckdb(c).")
             return self.files.adopted(facts)
         return self._address(facts.path)
 
@@ -196,7 +199,7 @@ class Source:
     def _scratch(self) -> Path:
         """A folder for what is not in storage."""
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="moulin-duckdb-"))
+            self._folder = Path(tempfile.mkdtemp(prefix="moulin-duckdb-", dir=self._below))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder
 

@@ -1,4 +1,4 @@
-"""The query of a view as a text for DuckDB: the one that is stored for it, or another, translated; both are checked."""
+"""The query of a view for DuckDB: the one stored for DuckDB, or a translation of another; both are checked."""
 
 # Decisions: docs/decisions/0276, docs/decisions/0501
 

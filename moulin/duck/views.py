@@ -1,13 +1,14 @@
 """The views of a connection: one for every table and view of the lake at a version.
 
-The query of a view is planned before its view is made. One that DuckDB cannot plan has a view, too, which says why.
+The query of a view is planned before its view is created. If DuckDB cannot plan it, the view raises an error with the
+reason.
 """
 
 # Decisions: docs/decisions/0263, docs/decisions/0276, docs/decisions/0501
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from uuid import UUID
 
@@ -52,8 +53,11 @@ def show(connection: DuckDBPyConnection, source: Source, branches: Collection[st
         wanted, queries = _views(source, version, holds)
         connection.execute(f"SET VARIABLE {DECLARES} = true")
         try:
-            with _transaction(connection):
-                _replace_views(connection, wanted, queries, source.select_name)
+            try:
+                with _transaction(connection):
+                    _replace_views(connection, wanted, queries, source.select_name, _make)
+            except duckdb.Error:  # a file of a table is gone: one by one, so that the others are there
+                _replace_views(connection, wanted, queries, source.select_name, _make_or_say)
             _make_queries(connection, queries, wanted, source.select_name)
         finally:
             connection.execute(f"RESET VARIABLE {DECLARES}")
@@ -104,8 +108,8 @@ def _views(source: Source, version: int, holds: dict[UUID, Hold]) -> tuple[dict[
             continue
         rows: dict[UUID, str] = {}
         for table in catalog.tables(database.name):
-            hold = pins.hold(table.id, version, check=False)
-            with suppress(NotFound):  # dropped meanwhile
+            with suppress(NotFound):  # dropped in the meantime
+                hold = pins.hold(table.id, version, check=False)
                 state = catalog.table_by_id(table.id, version)
                 holds[table.id] = hold
                 left -= table.segments
@@ -141,7 +145,11 @@ def _transaction(connection: DuckDBPyConnection) -> Iterator[None]:
 
 
 def _replace_views(
-    connection: DuckDBPyConnection, wanted: Mapping[Name, str], queries: Collection[Name], owner: str
+    connection: DuckDBPyConnection,
+    wanted: Mapping[Name, str],
+    queries: Collection[Name],
+    owner: str,
+    make: Callable[[DuckDBPyConnection, Name, str, str], None],
 ) -> None:
     """Make the views that are wanted, and drop those that were made before, but for `queries`, which are made later.
 
@@ -154,7 +162,7 @@ def _replace_views(
     for schema in {schema.lower(): schema for schema, _ in (*wanted, *queries)}.values():
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
     for name, text in wanted.items():
-        _make(connection, name, text, owner)
+        make(connection, name, text, owner)
 
 
 def _make_queries(
@@ -180,7 +188,7 @@ def _make_queries(
             try:
                 _make(connection, name, text, owner)
             except duckdb.Error as error:
-                refused[name] = f"DuckDB cannot plan it ({str(error).splitlines()[0].rstrip('.!')})"
+                refused[name] = f"DuckDB cannot plan it ({_first_line(error)})"
             else:
                 made = True
                 refused.pop(name, None)
@@ -190,13 +198,20 @@ def _make_queries(
 
 
 def _refusal(name: Name, query: ViewQuery, reason: str) -> str:
-    """A view that cannot be read: whoever names it gets the reason."""
-    try:
-        columns = no_rows(query.schema)
-    except Unsupported:
-        columns = "SELECT NULL AS unreadable WHERE false"
+    """A view that cannot be read: using it raises the reason."""
     said = f"View {full_name(*name)} cannot be read in DuckDB: {reason}. Read it on Spark."
+    try:
+        return _unreadable(said, no_rows(query.schema))
+    except Unsupported:
+        return _unreadable(said)
+
+
+def _unreadable(said: str, columns: str = "SELECT NULL AS unreadable WHERE false") -> str:
     return asked_late(columns, f"error({quoted_text(said)})")
+
+
+def _first_line(error: duckdb.Error) -> str:
+    return str(error).splitlines()[0].rstrip(".!")
 
 
 def _make(connection: DuckDBPyConnection, name: Name, text: str, owner: str) -> None:
@@ -211,6 +226,15 @@ def _quoted(name: Name) -> str:
 def _folded(name: Name) -> Name:
     """A name as DuckDB compares it."""
     return name[0].lower(), name[1].lower()
+
+
+def _make_or_say(connection: DuckDBPyConnection, name: Name, text: str, owner: str) -> None:
+    """Make a view; in place of one that DuckDB cannot plan, one that says so to whoever names it."""
+    try:
+        _make(connection, name, text, owner)
+    except duckdb.Error as error:
+        said = f"{full_name(*name)} cannot be read: {_first_line(error)}. Run `moulin check`."
+        _make(connection, name, _unreadable(said), owner)
 
 
 def _own_views(connection: DuckDBPyConnection, owner: str) -> Iterable[Name]:

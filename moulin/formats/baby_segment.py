@@ -99,7 +99,7 @@ class BabySegment:
 def encode_data(stream_id: UUID, nonce: bytes, offset: int, written_at: int, entries: Sequence[Entry]) -> bytes:
     """A baby segment of entries. Raises InvalidInput for what cannot be stored."""
     if not entries:
-        raise InvalidInput("A baby segment of data holds at least one entry.")
+        raise InvalidInput("A baby segment of data must have at least one entry.")
     tokens = list(dict.fromkeys(entry.token_id for entry in entries))
     tables = list(dict.fromkeys(entry.table for entry in entries if entry.table))
     token_of = {token: index for index, token in enumerate(tokens)}
@@ -128,7 +128,7 @@ def encode_keep_alive(stream_id: UUID, nonce: bytes, offset: int, written_at: in
 
 
 def encode_stop(stream_id: UUID, nonce: bytes, offset: int, written_at: int, reason: StopReason) -> bytes:
-    """The baby segment that ends a stream: put at the first number that is missing, by whoever ends it."""
+    """The baby segment that ends a stream: put at the first missing number by the process that ends it."""
     return _object(Kind.STOP, stream_id, nonce, offset, written_at, 0, 0, b"", reason)
 
 
@@ -140,7 +140,7 @@ def decode_header(data: bytes, *, source: str) -> Header:
         raise _damaged(source, f"it begins with {data[:4]!r} instead of {MAGIC!r}")
     _, version, kind, stream, nonce, offset, written, records, raw, stored, reason = _HEADER.unpack_from(data)
     if version != FORMAT:
-        raise Unsupported(f"{source} has baby segment format {version}; this version reads {FORMAT}: upgrade Moulin.")
+        raise Unsupported(f"{source} has baby segment format {version}; this release reads {FORMAT}: upgrade Moulin.")
     try:
         return Header(
             Kind(kind),
@@ -208,7 +208,7 @@ def _entries(raw: bytes) -> tuple[Entry, ...]:
     at += _ENTRY.size * count
     ends = [*accumulate((row[4] for row in rows), initial=at)]
     if ends[-1] != len(raw) or len(rows) != count:
-        raise ValueError("they do not end where the baby segment does")
+        raise ValueError("they do not end at the end of the baby segment")
     found = tuple(
         Entry(tokens[token], Payload(payload), records, raw[start : start + size], tables[table])
         for (token, payload, table, records, size), start in zip(rows, ends, strict=False)

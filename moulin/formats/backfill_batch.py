@@ -1,4 +1,4 @@
-"""What one batch of a backfill loaded: the files of a source, as they were. See docs/formats/backfill_batch.md."""
+"""The files of a source that one batch of a backfill loaded. See docs/formats/backfill_batch.md."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def encode(batch: BackfillBatch) -> bytes:
 def decode(data: bytes, expected: bytes, *, name: str) -> BackfillBatch:
     """The batch with the digest `expected`; `name` is what errors call it."""
     if digest(data) != expected:
-        raise Corrupt(f"{name} is not what was written: its SHA-256 differs. Restore it.")
+        raise Corrupt(f"{name} is damaged: its SHA-256 differs. Restore it.")
     value = json.loads(data)
     if value["format"] != FORMAT:
         raise Unsupported(f"{name} has format {value['format']}; this version knows format {FORMAT}. Upgrade.")

@@ -1,4 +1,4 @@
-"""Deletion vectors: the positions of a segment that no longer count. Layout: docs/formats/deletion_vector.md.
+"""Deletion vectors: the deleted positions of a segment. Layout: docs/formats/deletion_vector.md.
 
 In memory a vector is a `pyroaring.BitMap64`, everywhere. Stored, it is Iceberg's `deletion-vector-v1` blob:
 

@@ -1,8 +1,8 @@
-"""Erasures in manifests: a manifest of an older version, as if the erased rows had never been in it.
+"""Erasures in manifests: rewrites a manifest of an older version as if the erased rows had never existed.
 
-An erasure keeps the numbers and row counts of segments, so every manifest stays valid when what it says of them is
-replaced. One function does that, wherever manifests are: in storage, in the outbox, in a mirror, and in the hands of a
-recovery that finds them as they were before. Doing it twice changes nothing.
+An erasure keeps the numbers and row counts of segments, so every manifest stays valid when its facts are replaced. One
+function does that for all manifests: in storage, in the outbox, in a mirror, and in a recovery that reads old ones. It
+is idempotent.
 """
 
 # Decisions: docs/decisions/0441
@@ -22,6 +22,10 @@ WHERE = "where"
 """The key of a commit's summary that holds a condition."""
 
 
+PARTITIONS = "iceberg.partitions."
+"""How keys of a commit's summary begin with which an engine named partitions."""
+
+
 class Scrubber:
     """One erasure, ready to be applied to manifests."""
 
@@ -33,6 +37,7 @@ class Scrubber:
         self._columns = {one.before: one.after for one in erasure.column_files}
         self._removed = frozenset(erasure.removed)
         self._deleted = frozenset(erasure.deleted)
+        self._regions = {(one.table, one.number): one.value for one in erasure.regions}
 
     def scrub(
         self, manifest: pb.Manifest, forgotten: Collection[int] = (), forgotten_files: Collection[str] = ()
@@ -43,7 +48,8 @@ class Scrubber:
         """
         if manifest.version >= self.version or not manifest.table_uuid:
             return False
-        if UUID(manifest.table_uuid).bytes not in self.tables:
+        table = UUID(manifest.table_uuid).bytes
+        if table not in self.tables:
             return False
         before: bytes = manifest.SerializeToString(deterministic=True)
         _keep(manifest.data_files, [ref for ref in manifest.data_files if ref.number not in self._removed])
@@ -59,6 +65,8 @@ class Scrubber:
                     file.CopyFrom(other)
                 elif file.path in forgotten_files:
                     _blank_columns(file.columns)
+        for region in manifest.regions:
+            region.value = self._regions.get((table, region.number), region.value)
         for commit in manifest.commits:
             commit.summary_json = json.dumps(clean_summary(json.loads(commit.summary_json)), sort_keys=True)
         return bool(manifest.SerializeToString(deterministic=True) != before)
@@ -104,7 +112,9 @@ def _blank_columns(facts: pb.SegmentColumns) -> None:
 
 
 def clean_summary(summary: dict[str, Any]) -> dict[str, Any]:
-    """A commit's summary without the values that older versions of Moulin kept in it."""
+    """A commit's summary without the values in it: older versions of Moulin kept those of conditions, and engines may
+    list the partitions that they changed."""
+    summary = {key: value for key, value in summary.items() if not key.startswith(PARTITIONS)}
     found = summary.get(WHERE)
     if not isinstance(found, str):
         return summary

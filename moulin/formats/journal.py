@@ -1,8 +1,8 @@
-"""The rewrite journal: where a compaction put each row of its inputs. Layout: docs/formats/journal.md.
+"""The rewrite journal: the new position of each input row of a compaction. Layout: docs/formats/journal.md.
 
 Every slice of a compaction writes one journal, which covers ranges [start, stop) of the input segments and gives for
-each position its address in an output, or records that the row was dropped. `JournalSet` unites the journals of one
-compaction, `follow` carries positions through successive compactions.
+each position its address in an output, or records that the row was dropped. `JournalSet` merges the journals of one
+compaction, `follow` maps positions through successive compactions.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ def _read_header(data: bytes, source: str) -> _Header:
     if (found := zlib.crc32(memoryview(data)[: size - _CRC.size])) != expected:
         raise _damaged(source, f"the header has CRC32 {found:08x} where {expected:08x} is stored")
     if version != FORMAT:
-        raise Unsupported(f"{source} has format {version}, and this version reads format {FORMAT}: upgrade Moulin.")
+        raise Unsupported(f"{source} has format {version}, but this release reads format {FORMAT}: upgrade Moulin.")
     at = _FIXED.size
     if size != at + 8 * outputs + _ENTRY.itemsize * entries + _CHUNK.itemsize * chunks + _CRC.size:
         raise _damaged(source, f"{outputs} outputs, {entries} entries and {chunks} chunks do not make {size} bytes")

@@ -282,7 +282,7 @@ class KeyIndex:
          version, _, body_crc, _) = _FOOTER.unpack(footer)  # fmt: skip
         self._flags = _FLAGS.get(version, 0)
         if version not in _FLAGS:
-            raise Unsupported(f"Key index {name} has format {version}, which is not known here: upgrade Moulin.")
+            raise Unsupported(f"Key index {name} has format {version}, which is unknown: upgrade Moulin.")
         if directory_at != filter_at + filter_size or directory_at + directory_size + _END != size:
             raise self._damaged("has a footer that contradicts its length")
         if probes != _FILTER_PROBES or not filter_size or filter_size % (_FILTER_BLOCK // 8):

@@ -1,7 +1,7 @@
 """One entry of a region's log: rows or deleted keys, and the schema of them. Layout: docs/formats/log_entry.md.
 
-Rows are positional, in the column order of the schema whose id the entry carries; whoever replays them maps columns by
-field id. Python rows are stored as msgpack, Arrow batches as an Arrow IPC stream.
+Rows are positional, in the column order of the schema whose id the entry carries; a replay maps columns by field id.
+Python rows are stored as msgpack, Arrow batches as an Arrow IPC stream.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class LogEntry:
 
     def _check_count(self, found: int) -> None:
         if found != self.count:
-            raise Corrupt(f"{self.source} holds {found} rows, but says {self.count}: restore the log.")
+            raise Corrupt(f"{self.source} has {found} rows, but its header says {self.count}: restore the log.")
 
 
 def decode(payload: bytes, *, source: str = "The log entry") -> LogEntry:

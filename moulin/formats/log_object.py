@@ -73,7 +73,7 @@ def decode_object(data: bytes, *, source: str) -> LogObject:
         raise _damaged(source, f"the CRC32C at byte {end} does not fit")
     _, version, table_id, region, epoch, first, nonce, count = _HEADER.unpack_from(data)
     if version != FORMAT:
-        raise Unsupported(f"{source} has log format {version}; this version reads {FORMAT}: upgrade Moulin.")
+        raise Unsupported(f"{source} has log format {version}; this release reads {FORMAT}: upgrade Moulin.")
     start = _HEADER.size + 4 * count
     if count < 1 or start > end:
         raise _damaged(source, f"it cannot hold {count} entries")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -74,13 +74,13 @@ def encode(manifest: pb.Manifest, *, full: bool) -> bytes:
 
 
 def require_feature(manifest: pb.Manifest, feature: int) -> None:
-    """Note that whoever reads or continues this manifest must know a feature."""
+    """Require a feature for readers and writers of this manifest."""
     manifest.reader_features |= feature
     manifest.writer_features |= feature
 
 
 def require_base_paths(manifest: pb.Manifest, paths: Iterable[str]) -> None:
-    """Note that whoever reads this manifest must know base paths, if a file of `paths` lies below one."""
+    """Require base paths for readers of this manifest, if a file of `paths` is in one."""
     if manifest.adopted_files or any(path.startswith(BASES_PREFIX) for path in paths):
         require_feature(manifest, FEATURE_BASE_PATHS)
 
@@ -122,37 +122,40 @@ def encode_columns(
     adopted: AdoptedFile | None = None,
 ) -> pb.SegmentColumns:
     """Column facts as stored in manifests and in the catalog, with what inline and adopted segments need besides."""
-    return pb.SegmentColumns(
-        columns=[
-            pb.ColumnFacts(
-                field_id=c.field_id,
-                values=c.values,
-                nulls=c.nulls,
-                nans=c.nans,
-                size=c.size,
-                lower=c.lower,
-                upper=c.upper,
-            )
-            for c in columns
-        ],
-        split_offsets=split_offsets,
-        inline=inline or b"",
-        adopted=None if adopted is None else _encode_adopted(adopted),
-    )
+    stored = pb.SegmentColumns()
+    _set_columns(stored, columns, split_offsets, inline, adopted)
+    return stored
 
 
-def _encode_adopted(adopted: AdoptedFile) -> pb.AdoptedFile:
-    return pb.AdoptedFile(
-        owner=adopted.owner.bytes,
-        field_ids=adopted.field_ids,
-        constants=[pb.ConstantColumn(field_id=number, value=value) for number, value in adopted.constants],
-        modified_ns=adopted.modified_ns,
-        etag=adopted.etag,
-        hidden_keys=adopted.hidden_keys,
-        other_ids=adopted.other_ids,
-        location=adopted.location,
-        unread=adopted.unread,
-    )
+def _set_columns(
+    stored: pb.SegmentColumns,
+    columns: Iterable[ColumnFacts],
+    split_offsets: Iterable[int],
+    inline: bytes | None,
+    adopted: AdoptedFile | None,
+) -> None:
+    """Fill a message in its place: one that is put into another is copied."""
+    add = stored.columns.add
+    for c in columns:
+        add(field_id=c.field_id, values=c.values, nulls=c.nulls, nans=c.nans, size=c.size, lower=c.lower, upper=c.upper)
+    stored.split_offsets.extend(split_offsets)
+    if inline:
+        stored.inline = inline
+    if adopted is not None:
+        _set_adopted(stored.adopted, adopted)
+
+
+def _set_adopted(stored: pb.AdoptedFile, adopted: AdoptedFile) -> None:
+    stored.owner = adopted.owner.bytes
+    stored.field_ids.extend(adopted.field_ids)
+    for number, value in adopted.constants:
+        stored.constants.add(field_id=number, value=value)
+    stored.modified_ns = adopted.modified_ns
+    stored.etag = adopted.etag
+    stored.hidden_keys.extend(adopted.hidden_keys)
+    stored.other_ids = adopted.other_ids
+    stored.location = adopted.location
+    stored.unread = adopted.unread
 
 
 def decode_adopted(stored: pb.SegmentColumns) -> AdoptedFile | None:
@@ -193,12 +196,14 @@ def decode_columns(stored: pb.SegmentColumns, wanted: Collection[int] | None = N
     )
 
 
-def segment_to_ref(segment: LiveSegment, status: int) -> pb.DataFileRef:
-    """A segment with all its facts and its deletion vector."""
+def segment_to_ref(
+    segment: LiveSegment, status: int, make: Callable[..., pb.DataFileRef] = pb.DataFileRef
+) -> pb.DataFileRef:
+    """A segment with all its facts and its deletion vector. `make` may put it where it belongs, which spares a copy."""
     facts = segment.facts
     elsewhere = {column.field_id for file in facts.files for column in file.columns}
     own = (column for column in facts.columns if column.field_id not in elsewhere) if elsewhere else facts.columns
-    ref = pb.DataFileRef(
+    ref = make(
         path=facts.path,
         file_size=facts.size,
         num_rows=facts.rows,
@@ -217,7 +222,6 @@ def segment_to_ref(segment: LiveSegment, status: int) -> pb.DataFileRef:
         region=facts.region,
         index_size=facts.index_size,
         sha256=facts.sha256,
-        columns=encode_columns(own, facts.split_offsets, facts.inline, facts.adopted),
         time_min=facts.time_min,
         time_max=facts.time_max,
         has_lineage=facts.has_lineage,
@@ -225,6 +229,8 @@ def segment_to_ref(segment: LiveSegment, status: int) -> pb.DataFileRef:
         sequence=segment.sequence,
         added_version=segment.added_version,
     )
+    ref.columns.SetInParent()
+    _set_columns(ref.columns, own, facts.split_offsets, facts.inline, facts.adopted)
     if segment.vector:
         set_vector(ref, segment.vector)
     if segment.columns_id:

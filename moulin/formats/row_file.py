@@ -41,7 +41,7 @@ _CSV_BLOCKS: Final = pa_csv.ReadOptions(block_size=_BLOCK_BYTES)
 _JSON_BLOCKS: Final = pa_json.ReadOptions(block_size=_BLOCK_BYTES)
 _AS_THEY_ARE = (pt.is_string, pt.is_integer, pt.is_floating, pt.is_boolean)
 
-Opener = Callable[[], Any]  # gives the file anew, from its start: a pyarrow file or a Python one
+Opener = Callable[[], Any]  # opens the file again from its start: a pyarrow file or a Python one
 
 
 def checked_format(given: str) -> RowFormat:
@@ -125,7 +125,7 @@ def _ndjson(name: str, schema: Schema, opener: Opener) -> Iterator[Any]:
 
 
 def check_texts(rows: pa.RecordBatch | pa.Table) -> None:
-    """Refuses rows with texts that are not UTF-8: pyarrow takes them from JSON, and nobody can read them later."""
+    """Rejects rows with invalid UTF-8, which pyarrow accepts from JSON but cannot read later."""
     for field, column in zip(rows.schema, rows.columns, strict=True):
         try:
             column.validate(full=True)

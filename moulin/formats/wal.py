@@ -126,7 +126,7 @@ def decode_header(data: bytes, source: str) -> WalHeader:
     if seed_of(data) != value(data[: HEADER_BYTES - 4]):
         raise _damaged(source, HEADER_BYTES - 4, "the CRC32C of its header does not fit")
     if version != FORMAT:
-        raise Unsupported(f"{source} has log format {version}; this version reads {FORMAT}: upgrade Moulin.")
+        raise Unsupported(f"{source} has log format {version}; this release reads {FORMAT}: upgrade Moulin.")
     if max(region, epoch, first) > _MAX or first < 1:
         raise _damaged(source, 24, "its region, epoch or first position is out of range")
     return WalHeader(UUID(bytes=table_id), region, epoch, first)

@@ -6,6 +6,6 @@ Rooms, top first: `rest/` (the REST catalog) > `projection/` (a version of a tab
 May import: all layers down from `moulin.ingest`; HTTP is imported in `rest/` only.
 Read first: docs/formats/iceberg.md, then `projection/projection.py`.
 
-Nouns: a version is the lake's, a snapshot is Iceberg's; a projection is the metadata of one version; an export is a
-projection that is a table of its own; an engine is foreign software that reads or writes the table.
+Nouns: a version belongs to the lake, a snapshot to Iceberg; a projection is the metadata of one version; an export is a
+projection as a separate table; an engine is other software that reads or writes the table.
 """

@@ -2,7 +2,7 @@
 
 Rooms: `collector/` (requests in, baby segments out, acknowledged when stored) and `intake/` (baby segments in, rows
 of tables out), both above `otlp/` (the decoder) and `appended` (rows that were sent for one table).
-`flow` says whether telemetry flows. `setup` makes the tables of `moulin init --otel`, `check_streams`
+`flow` reports the state of the streams. `setup` creates the tables of `moulin init --otel`, `check_streams`
 checks that no acknowledged record is lost. The nursery, which commits what `intake/` returns, is in `pipeline/`.
 
 May import: all layers down from `moulin.mirror`. gRPC and HTTP are imported in `collector/` only.

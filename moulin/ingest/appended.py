@@ -1,6 +1,6 @@
-"""Rows that were sent for one table, from the bytes that a baby segment keeps of them.
+"""Decodes appended rows for one table from a baby segment.
 
-A collector reads them to refuse what the table cannot take, and intake reads them again in the same way.
+A collector decodes them to reject rows that do not fit the table, and intake decodes them again in the same way.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from moulin.formats.row_file import check_texts, json_columns, json_culprit
 
 
 def read_rows(payload: Payload, data: bytes, schema: pa.Schema) -> pa.Table:
-    """The rows as they were sent. JSON is read with the table's own types where it has such. InvalidInput for bytes
-    that are no rows."""
+    """The rows as they were sent. JSON is parsed with the table's types. InvalidInput for invalid bytes."""
     if payload is Payload.NDJSON and not data.strip():
         return schema.empty_table().select([])
     try:
@@ -33,8 +32,8 @@ def read_rows(payload: Payload, data: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def _lines(data: bytes, schema: pa.Schema) -> pa.Table:
-    known = json_columns(schema)  # nulls are left to whoever fits the rows into the table, and names the column
-    whole = pa_json.ReadOptions(block_size=max(len(data), 1 << 20))  # a row that is larger than a block is refused
+    known = json_columns(schema)  # nulls are checked later, with the column's name
+    whole = pa_json.ReadOptions(block_size=max(len(data), 1 << 20))  # a row larger than a block is rejected
 
     def read(options: pa_json.ParseOptions) -> pa.Table:
         return pa_json.read_json(io.BytesIO(data), whole, options)

@@ -1,4 +1,4 @@
-"""Check streams of collectors: every acknowledged baby segment that is not in segments yet is there and whole."""
+"""Checks streams of collectors: every acknowledged baby segment that is not in segments yet exists and is intact."""
 
 from __future__ import annotations
 

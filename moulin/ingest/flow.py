@@ -1,4 +1,4 @@
-"""Whether telemetry flows: what waits of each stream, and whether the nursery is idle, at work or stuck."""
+"""The state of the streams: the backlog of each, and whether the nursery is idle, busy or stuck."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What waits, the streams that wait longest first; `advice` says what is stuck and what to do about it."""
+    """The backlog, oldest streams first; `advice` reports stuck streams and remedies."""
 
     state: State = State.IDLE
     lags: tuple[StreamLag, ...] = ()

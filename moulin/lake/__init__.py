@@ -1,10 +1,10 @@
-"""Lake: the front door, thin. Each module has the calls about one subject; `Lake` is all of them.
+"""Lake: the main class of the API. Each module has the methods for one subject; `Lake` combines them.
 
-Rooms: `handle` holds the catalog and the storage, `queries` asks Spark and DuckDB, `branches` makes and publishes
-branches, `objects` has databases, base paths and tables, `views` has views; `lake` opens them all. `address` finds
+Modules: `handle` holds the catalog and the storage, `queries` uses Spark and DuckDB, `branches` creates and publishes
+branches, `objects` has databases, base paths and tables, `views` has views; `lake` combines them. `address` resolves
 the catalog, the storage and the settings of an address.
 
-May import: all layers from `moulin.table` down; Spark, DuckDB and Iceberg come from the entry point, as ports.
+May import: all layers from `moulin.table` down; Spark, DuckDB and Iceberg are passed in by the entry point, as ports.
 Read first: `lake.py`.
 """
 

@@ -1,4 +1,4 @@
-"""Catalog address, storage and configuration for what `moulin.connect` was given."""
+"""Resolves the arguments of `moulin.connect` to catalog address, storage and configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from moulin.storage.store import Store, open_store
 def locate(
     uri: str, storage: str | None, options: Mapping[str, str] | None, settings: Mapping[str, Any] | None
 ) -> tuple[str, Store, Config]:
-    """Catalog address, storage and configuration for what `moulin.connect` was given."""
+    """Resolves the arguments of `moulin.connect` to catalog address, storage and configuration."""
     if uri.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
         if storage is None:
             raise InvalidInput("A lake on PostgreSQL needs storage=, a folder or an object store for its files.")
@@ -24,7 +24,7 @@ def locate(
         return uri.replace("postgres://", "postgresql://", 1), open_cached(storage, options, config), config
     if "://" in uri and not uri.startswith("file://"):
         raise InvalidInput(
-            f"{uri.split('://')[0]}:// is not a lake's address; use a folder, or postgresql:// with storage=."
+            f"{uri.split('://')[0]}:// is not a valid address of a lake: use a folder, or postgresql:// with storage=."
         )
     folder = open_store(uri)
     catalog_file = folder.local_path(paths.catalog_file())
@@ -36,11 +36,11 @@ def locate(
 def locate_replica(
     uri: str, options: Mapping[str, str] | None, settings: Mapping[str, Any] | None
 ) -> tuple[Store, Config]:
-    """Storage, never written to, and configuration of a lake that is read from its manifests."""
+    """Read-only storage and configuration of a lake that is read from its manifests."""
     if uri.startswith(("postgresql://", "postgres://", "postgresql+psycopg://", "grpc://")):
         raise InvalidInput(
-            "A read-only lake is opened by the address of its storage; with its catalog at hand, open the lake and "
-            "then table(name, read_only=True)."
+            "Open a read-only lake by the address of its storage. If you can reach its catalog, open the lake, "
+            "then use table(name, read_only=True)."
         )
     remote = "://" in uri and not uri.startswith("file://")
     marker = None if remote else open_store(uri, options, create=False).local_path(paths.marker())

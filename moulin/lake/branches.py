@@ -1,4 +1,4 @@
-"""LakeBranches: the part of `Lake` that makes, opens, compares, publishes and drops branches."""
+"""LakeBranches: the methods of `Lake` that create, open, compare, publish and drop branches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class LakeBranches(LakeQueries):
-    """Branches of the lake. A branch is a lake, too."""
+    """Branches of the lake. A branch is itself a `Lake`."""
 
     def branch(
         self,
@@ -33,10 +33,10 @@ class LakeBranches(LakeQueries):
         expires: str | float | timedelta | None = None,
         tables: Sequence[str] | None = None,
     ) -> Self:
-        """Begin a branch: a lake of its own over all tables, or over some, as they are now or were `at` a version.
+        """Create a branch of all tables, or of some, as of now or `at` a version.
 
-        No row is copied. Writes to the branch are seen on it alone, until `publish` brings them to main.
-        `expires`, seconds or text such as "7d", says when clean-up drops it.
+        No rows are copied. Writes to the branch are visible only there, until `publish` applies them to main.
+        `expires`, in seconds or as text such as "7d", is the time until clean-up drops it.
 
         >>> test = lake.branch("test", expires="7d")
         >>> test.table("shop.orders").append([{"id": 2, "customer": "bob", "amount": 4.0}]).rows_added
@@ -51,13 +51,13 @@ class LakeBranches(LakeQueries):
         catalog = self._main_catalog()
         only = None if tables is None else [self._resolve(table) for table in tables]
         if at is None and self.on_branch is None:
-            self.flush()  # a branch has what was put before it
+            self.flush()  # the branch includes earlier puts
         version = None if at is None else version_of(catalog, at)
         catalog.create_branch(name, version=version, expires_in=seconds_of(expires), only=only)
         return self.open_branch(name)
 
     def open_branch(self, name: str) -> Self:
-        """Open an existing branch as a lake. It closes with this lake.
+        """Open an existing branch as a lake. It is closed with this lake.
 
         >>> _ = lake.branch("test")
         >>> lake.open_branch("test").table("shop.orders").count()
@@ -75,11 +75,11 @@ class LakeBranches(LakeQueries):
             if found is None or found._closed:
                 makers = self._make_spark, self._make_exporter, self._make_duck
                 found = self._branches[name] = type(self)(catalog, self.store, with_branch(self.uri, name), *makers)
-                found.on_branch = name
+                found.on_branch, found._lines = name, self._lines
             return found
 
     def _forget_branch(self, name: str) -> None:
-        """Let go of a branch that somebody else dropped. What was put and not flushed stays in its logs."""
+        """Close a branch that another process dropped. Unflushed puts stay in its logs."""
         with self._lock:
             gone = self._branches.pop(name, None)
         if gone is not None:
@@ -87,7 +87,10 @@ class LakeBranches(LakeQueries):
                 gone.close()
 
     def branch_alone(self, name: str) -> Self:
-        """A branch as `moulin.connect` returns it: with it, this lake is closed. A missing one closes it at once."""
+        """A branch for `moulin.connect`: closing it closes this lake.
+
+        If it does not exist, this lake is closed at once.
+        """
         try:
             found = self.open_branch(name)
         except BaseException:
@@ -97,7 +100,7 @@ class LakeBranches(LakeQueries):
         return found
 
     def branches(self, *, include_dropped: bool = False) -> list[Branch]:
-        """The branches of the lake, dropped ones included if asked for.
+        """List the branches of the lake, optionally with dropped ones.
 
         >>> _ = lake.branch("test")
         >>> [branch.name for branch in lake.branches()]
@@ -106,9 +109,9 @@ class LakeBranches(LakeQueries):
         return self._open_catalog().branches(include_dropped=include_dropped)
 
     def diff(self) -> BranchDiff:
-        """Compare the branch with its beginning: tables made, dropped, renamed, or with other rows or columns.
+        """Compare the branch with its fork version: tables created, dropped, renamed, or with changed rows or columns.
 
-        Tables that were never opened on the branch cost nothing. Rows are counted and read on demand.
+        Tables that were never opened on the branch are not compared. Rows are counted and read on demand.
 
         >>> test = lake.branch("test")
         >>> _ = test.table("shop.orders").append([{"id": 1, "customer": "ann", "amount": 9.5}])
@@ -119,18 +122,16 @@ class LakeBranches(LakeQueries):
         from moulin.table.branch_diff import diff
 
         if self.on_branch is None:
-            raise FailedPrecondition(
-                "Main has no beginning to compare with: ask a branch, lake.open_branch(name).diff()."
-            )
+            raise FailedPrecondition("Only a branch has a diff: use lake.open_branch(name).diff().")
         self.flush()
         return diff(self.context, self.on_branch)
 
     def publish(self, name: str, *, dry_run: bool = False) -> Publication:
-        """Apply all changes of a branch to main, in one version or not at all. Then the branch is dropped.
+        """Apply all changes of a branch to main in one version, or none. Then the branch is dropped.
 
         That includes rows, columns, properties, new and dropped tables, names and views. Changes of different rows
         never conflict. A row, key, column or name that both sides changed raises Conflict, which names it and both
-        versions, and nothing is changed. A `dry_run` raises or returns the same and changes nothing.
+        versions, and nothing is changed. With `dry_run`, the result or error is the same, but nothing is changed.
 
         >>> test = lake.branch("test")
         >>> _ = test.table("shop.orders").append([{"id": 7, "customer": "eve", "amount": 1.5}])
@@ -142,7 +143,7 @@ class LakeBranches(LakeQueries):
 
         self._open_catalog()
         if self.on_branch is not None:
-            raise FailedPrecondition("A branch is published from main: lake.publish(name).")
+            raise FailedPrecondition("Publish a branch from the main lake: lake.publish(name).")
         branch = self.open_branch(name)
         done = publish(self.context, branch.context, name, dry_run=dry_run)
         if not dry_run:
@@ -158,10 +159,10 @@ class LakeBranches(LakeQueries):
         expires: str | float | timedelta | None = "1d",
         tables: Sequence[str] | None = None,
     ) -> Trial:
-        """Begin a branch that is published when its `with` block ends, if every expectation holds.
+        """Create a branch that is published at the end of its `with` block if every expectation holds.
 
         Otherwise the branch is dropped, and FailedPrecondition names the expectations that failed. An exception in the
-        block, or a Conflict with main, drops it, too. If the process dies, the branch is dropped after `expires`.
+        block, or a Conflict with main, drops it too. If the process crashes, the branch is dropped after `expires`.
 
         >>> with lake.trial("load") as test:
         ...     _ = test.table("shop.orders").append([{"id": 8, "customer": "bob", "amount": 2.0}])
@@ -177,20 +178,20 @@ class LakeBranches(LakeQueries):
         return Trial(name, begin, lambda: self.publish(name), lambda: self.drop_branch(name))
 
     def expect(self, condition: object, message: str | None = None) -> None:
-        """Publish this trial only if a condition holds when its `with` block ends.
+        """Publish this trial only if a condition holds at the end of its `with` block.
 
-        `condition` is a query all of whose values must be true, a function that is called with the branch, or a bool.
-        A query runs in DuckDB where that is installed, else in Spark. `message` names it in the error.
+        `condition` is a query whose values must all be true, a function that takes the branch, or a bool.
+        A query runs in DuckDB if that is installed, else in Spark. `message` describes the condition in the error.
 
         >>> with lake.trial("load") as test:
         ...     test.expect("select min(amount) > 0 from shop.orders", "amounts are positive")
         """
         if self._expected is None:
-            raise FailedPrecondition("Only a trial expects something: with lake.trial(name) as branch.")
+            raise FailedPrecondition("Only a trial has expectations: use with lake.trial(name) as branch.")
         self._expected.add(condition, message, self, self._holds)
 
     def _holds(self, text: str) -> bool:
-        """Whether a query gives only true values."""
+        """Whether all values of a query are true."""
         from moulin.table.trial import holds
 
         if self._make_duck is not None and find_spec("duckdb") is not None:
@@ -198,7 +199,7 @@ class LakeBranches(LakeQueries):
         return holds(self.sql(text).collect())
 
     def drop_branch(self, name: str) -> Branch:
-        """Drop a branch and everything that was written to it. It can be brought back until its grace window ends.
+        """Drop a branch with all its changes. It can be resurrected until its grace period ends.
 
         >>> _ = lake.branch("test")
         >>> lake.drop_branch("test").name
@@ -206,11 +207,11 @@ class LakeBranches(LakeQueries):
         """
         catalog = self._main_catalog()
         if (opened := self._branches.pop(name, None)) is not None:
-            opened.close()  # first: what was put is in storage when the branch comes back
+            opened.close()  # first, so that a resurrected branch includes all puts
         return catalog.drop_branch(name)
 
     def resurrect_branch(self, name: str) -> Self:
-        """Bring back a dropped branch, until its grace window ends, and return it as a lake.
+        """Restore a dropped branch within its grace period, and return it as a lake.
 
         >>> _ = lake.branch("test")
         >>> _ = lake.drop_branch("test")
@@ -221,15 +222,15 @@ class LakeBranches(LakeQueries):
         return self.open_branch(name)
 
     def _main_catalog(self) -> CatalogBackend:
-        """The catalog, for what only main does."""
+        """The catalog, for operations that are only possible on main."""
         if self.on_branch is not None:
             raise FailedPrecondition(
-                f"This lake is the branch {self.on_branch!r}: make, open and drop branches on the lake itself."
+                f"This lake is the branch {self.on_branch!r}: create, open and drop branches on the main lake."
             )
         return self._open_catalog()
 
     def _home(self, database: str) -> Self:
-        """The lake that holds the tables of a database in this process: this one, or the branch that it names."""
+        """The lake of a database in this process: this one, or the branch in its name."""
         _, at, branch = database.rpartition(AT)
         return self.open_branch(branch) if at and self.on_branch is None else self
 

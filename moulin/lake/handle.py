@@ -1,4 +1,4 @@
-"""LakeHandle: the catalog and the storage of a lake, open until `close`."""
+"""LakeHandle: holds the catalog and the storage of a lake until `close`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LakeHandle:
-    """What every part of `Lake` builds on."""
+    """The base class of all parts of `Lake`."""
 
     def __init__(
         self,
@@ -49,10 +49,12 @@ class LakeHandle:
         self._opened_by: Self | None = None
         self._expected: Expectations | None = None
         self._context: Context | None = None
+        self._lines: list[Context] = []  # of main and its branches, as far as they were made
         self._lock = threading.Lock()  # for `_closed` and `_context`
 
     def refresh(self) -> int:
-        """Show the newest version, and return it. Only a replica needs this: other lakes always show the newest one.
+        """Move to the newest version, and return it. Only replicas need this: other lakes always show the newest
+        version.
 
         >>> lake.refresh() == lake.version
         True
@@ -60,10 +62,10 @@ class LakeHandle:
         return self._open_catalog().refresh()
 
     def write_manifests(self, *tables: str) -> int:
-        """Write full manifests of tables as they are now, or of every table and of the lake; returns their version.
+        """Write full manifests of tables, or of every table and of the lake; return their version.
 
-        A recovery or a replica begins with the newest full manifests, and reads fewer deltas after this. The lake
-        writes them by itself when chains of deltas grow long, so you never need this call.
+        Recovery and replicas start from the newest full manifests, so they read fewer deltas afterwards. The lake
+        writes them automatically when there are many deltas, so you do not need to call this.
 
         >>> lake.write_manifests("shop.orders") == lake.version
         True
@@ -71,12 +73,12 @@ class LakeHandle:
         return self._open_catalog().write_manifests([self._resolve(name) for name in tables])
 
     def own_catalog(self) -> Catalog:
-        """The catalog itself, for what must be done where it is: clean-up, checks, mirrors, serving."""
+        """The catalog itself, for clean-up, checks, mirrors and servers, which need direct access."""
         return own_catalog(self._open_catalog())
 
     @property
     def context(self) -> Context:
-        """What the tables of this lake share, made with the first of them."""
+        """The shared context of this lake's tables, created with the first table."""
         return self._context or self._make_context()
 
     @property
@@ -104,7 +106,7 @@ class LakeHandle:
         return self._open_catalog().ingest
 
     def flush(self) -> None:
-        """Commit rows that were put into keyed tables or left in logs by dead writers, so that other engines see them.
+        """Commit put rows of keyed tables, and rows in logs of dead writers, so that other engines see them.
 
         All tables are flushed, even if one fails; then the first error is raised.
 
@@ -120,7 +122,7 @@ class LakeHandle:
     def _flush(self) -> Mapping[UUID, Exception]:
         catalog = self._open_catalog()
         if self._context is None and not (catalog.may_write and catalog.claimed_tables()):
-            return {}  # nothing was put from here, and others left nothing
+            return {}  # nothing to flush
         from moulin.table.keyed.tables import flush_keyed
 
         return flush_keyed(self.context)
@@ -145,7 +147,7 @@ class LakeHandle:
             if self._context is not None:
                 self._context.close()
                 if isinstance(self.store, BasesStore) and self.on_branch is None:
-                    self.store.known()  # tasks of Spark may be made of it after this
+                    self.store.known()  # Spark tasks may still be created from it
         finally:
             self.catalog.close()
             if self._opened_by is not None:
@@ -166,10 +168,10 @@ class LakeHandle:
         return self.catalog
 
     def _main_catalog(self) -> CatalogBackend:
-        """The catalog, for what only main does."""
+        """The catalog, for operations that are only possible on main."""
         if self.on_branch is not None:
             raise FailedPrecondition(
-                f"This lake is the branch {self.on_branch!r}: make, open and drop branches on the lake itself."
+                f"This lake is the branch {self.on_branch!r}: create, open and drop branches on the main lake."
             )
         return self._open_catalog()
 
@@ -183,6 +185,7 @@ class LakeHandle:
                     self.store,
                     None if self._make_spark is None else partial(self._make_spark, self),
                     None if self._make_exporter is None else self._make_exporter(self),
+                    lines=self._lines,
                 )
             return self._context
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Lake(LakeViews):
-    """One catalog and one storage root. Safe to use from several threads; several processes may open the same lake.
+    """A lake: one catalog and one storage root. Thread-safe; several processes may open the same lake.
 
-    Opening a lake loads the catalog only. The first table loads Arrow and the rest.
+    Opening a lake loads only the catalog. The first table loads Arrow and the rest.
     """
 
     @classmethod
@@ -58,7 +58,7 @@ class Lake(LakeViews):
         make_exporter: Callable[[Lake], Exporter] | None = None,
         make_duck: Callable[[Lake], Duck] | None = None,
     ) -> Lake:
-        """A read-only lake from the manifests in storage alone; see `moulin.connect`."""
+        """Open a read-only lake from the manifests in storage; see `moulin.connect`."""
         from moulin.catalog.replica import ReplicaCatalog
 
         own, config = locate_replica(str(uri), storage_options, settings)

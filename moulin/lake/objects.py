@@ -1,4 +1,4 @@
-"""LakeObjects: the part of `Lake` that makes, lists, renames and drops databases, base paths and tables."""
+"""LakeObjects: the methods of `Lake` that create, list, rename and drop databases, base paths and tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LakeObjects(LakeBranches):
     def create_database(
         self, name: str, *, properties: Mapping[str, Any] | None = None, if_not_exists: bool = False
     ) -> Database:
-        """Make a database. With `if_not_exists`, one that has the name is returned.
+        """Create a database. With `if_not_exists`, return an existing one with the name.
 
         >>> lake.create_database("crm", if_not_exists=True).name
         'crm'
@@ -39,7 +39,7 @@ class LakeObjects(LakeBranches):
         )
 
     def databases(self, *, include_dropped: bool = False) -> list[Database]:
-        """The databases by name, dropped ones included if asked for.
+        """List the databases by name, optionally with dropped ones.
 
         >>> [database.name for database in lake.databases()]
         ['shop']
@@ -47,7 +47,7 @@ class LakeObjects(LakeBranches):
         return self._open_catalog().databases(include_dropped=include_dropped)
 
     def rename_database(self, name: str, new_name: str) -> Database:
-        """Rename a database. Its tables and views stay in it.
+        """Rename a database, with its tables and views.
 
         >>> lake.rename_database("shop", "store").name
         'store'
@@ -55,7 +55,7 @@ class LakeObjects(LakeBranches):
         return self._open_catalog().rename_database(name, check_name(new_name, "database"))
 
     def preview_drop_database(self, name: str) -> DropPreview:
-        """List what a drop with `cascade` would drop, without dropping it.
+        """List the tables and views that a drop with `cascade` would drop, without dropping them.
 
         >>> [table.name for table in lake.preview_drop_database("shop").tables]
         ['orders']
@@ -63,9 +63,9 @@ class LakeObjects(LakeBranches):
         return self._open_catalog().preview_drop_database(name)
 
     def drop_database(self, name: str, *, cascade: bool = False, immediate: bool = False) -> Database:
-        """Drop a database: an empty one, or with `cascade` one with everything in it.
+        """Drop an empty database, or with `cascade` a database with everything in it.
 
-        It can be brought back until its grace window ends, unless it is dropped `immediate`ly.
+        It can be resurrected until its grace period ends, unless `immediate` is set.
 
         >>> lake.create_database("scratch").name
         'scratch'
@@ -77,7 +77,7 @@ class LakeObjects(LakeBranches):
         return self._open_catalog().drop_database(name, cascade=cascade, immediate=immediate)
 
     def resurrect_database(self, name: str) -> Database:
-        """Bring back a dropped database with everything that was dropped with it, until its grace window ends.
+        """Restore a dropped database, with everything that was dropped with it, within its grace period.
 
         >>> _ = lake.drop_database("shop", cascade=True)
         >>> _ = lake.resurrect_database("shop")
@@ -89,10 +89,10 @@ class LakeObjects(LakeBranches):
     # Base paths
 
     def add_base(self, uri: str | Path, *, name: str) -> BasePath:
-        """Register a root beside the lake's own: a folder, or an object store such as s3://archive/lake.
+        """Register a base path: another folder or object store for data files, such as s3://archive/lake.
 
-        Files below it can be adopted, and segments moved there. Its storage options are never stored in the lake: pass
-        them as `base_options` of `moulin.connect`, or MOULIN_BASE_OPTIONS in the environment.
+        Files below it can be adopted, and segments can be moved there. Its storage options are not stored in the lake:
+        pass them as `base_options` of `moulin.connect`, or MOULIN_BASE_OPTIONS in the environment.
 
         >>> import os
         >>> os.mkdir("archive")
@@ -103,7 +103,7 @@ class LakeObjects(LakeBranches):
         return catalog.add_base(name, self._bases_store().address(uri, name))
 
     def bases(self) -> list[BasePath]:
-        """The roots beside the lake's own below which data files may lie.
+        """List the base paths.
 
         >>> import os
         >>> os.mkdir("archive")
@@ -114,7 +114,7 @@ class LakeObjects(LakeBranches):
         return self._open_catalog().bases()
 
     def drop_base(self, name: str) -> BasePath:
-        """Forget a root. Refused while a kept version has a file below it. No file is deleted.
+        """Remove a base path. Rejected while a kept version has a file below it. No file is deleted.
 
         >>> import os
         >>> os.mkdir("archive")
@@ -145,12 +145,12 @@ class LakeObjects(LakeBranches):
         replace: bool = False,
         if_not_exists: bool = False,
     ) -> Table:
-        """Make a table. `schema` is a pyarrow.Schema or (name, type[, nullable]) tuples.
+        """Create a table. `schema` is a pyarrow.Schema or a list of (name, type[, nullable]) tuples.
 
-        Rows are kept sorted by `sort_by`, or else by `event_time`, the column that time ranges prune on. A table with a
-        `primary_key` is keyed: it has one row per key, is sorted by it, and takes `put` and `get`. With `data`, which
-        may be anything that `Table.append` takes, the table comes with its rows; each key may be among them once. With
-        `replace`, the table that has the name is dropped. All of it is one version.
+        Rows are sorted by `sort_by`, or else by `event_time`, the column used to prune by time ranges. A table with a
+        `primary_key` is keyed: it has one row per key, is sorted by it, and supports `put` and `get`. With `data`,
+        which may be anything that `Table.append` accepts, the table is created with these rows; keys must be unique.
+        With `replace`, an existing table with the name is dropped. All of this is one version.
 
         >>> columns = [("ts", "timestamptz", False), ("kind", "string")]
         >>> events = lake.create_table("shop.events", columns, partition_by=["day(ts)"], event_time="ts")
@@ -160,7 +160,7 @@ class LakeObjects(LakeBranches):
         from moulin.table.creation import create, new_table
 
         if replace and if_not_exists:
-            raise InvalidInput("A table that is there is replaced or left alone: choose replace or if_not_exists.")
+            raise InvalidInput("replace and if_not_exists cannot be combined.")
         database, table = parse_table_name(name)
         new = new_table(
             schema,
@@ -184,10 +184,11 @@ class LakeObjects(LakeBranches):
     def clone_table(
         self, source: str | Table, name: str, *, at: int | str | datetime | None = None, copy: bool = False
     ) -> Table:
-        """Make a table with the rows, columns and settings that another one has now, or `at` a version, tag or time.
+        """Create a table with the rows, columns and settings of another table, as of now or `at` a version, tag or
+        time.
 
-        No row is copied: the clone reads the files of its source, which are kept for as long as it needs them. Each
-        table writes its own files from then on. With `copy` the rows are copied; then the source may be a table of
+        No rows are copied: the clone reads the files of its source, which are kept as long as it needs them. Afterwards
+        each table writes its own files. With `copy` the rows are copied, and the source may be a table of
         another lake.
 
         >>> clone = lake.clone_table("shop.orders", "shop.orders_test")
@@ -210,13 +211,13 @@ class LakeObjects(LakeBranches):
         partition_by: Sequence[str] | None = None,
         primary_key: Sequence[str] = (),
     ) -> Table:
-        """Make a table of a foreign one in place: its files are adopted, and no byte is copied.
+        """Create a table from an Iceberg, Delta or Parquet table in place: its files are adopted, not copied.
 
         `source` is the folder of an Iceberg table (or a metadata.json), of a Delta table, or a folder of Parquet files,
-        whose paths may name values (`day=2026-01-01/`). Its newest version is taken; `format`, "iceberg", "delta" or
-        "parquet", is found out when it is not given. Rows of a Lance table are copied. `partition_by` takes the place
-        of the partitioning that the source has. With a `primary_key` the table is keyed: each key must be in one row of
-        the source. What cannot be read rightly, such as renamed columns of Delta, is refused.
+        whose paths may contain values (`day=2026-01-01/`). The newest version is imported. `format`, "iceberg", "delta"
+        or "parquet", is detected by default. Rows of a Lance table are copied. `partition_by` replaces
+        the partitioning of the source. With a `primary_key` the table is keyed: each key must be in only one row of
+        the source. Sources with unsupported features, such as renamed columns of Delta, are rejected.
 
         >>> import os, pyarrow as pa, pyarrow.parquet as pq
         >>> os.mkdir("exports")
@@ -232,9 +233,9 @@ class LakeObjects(LakeBranches):
         return self._table(import_table(self.context, source, database, table, **options).id)
 
     def table(self, name: str, *, read_only: bool = False) -> Table:
-        """Open a table. With `read_only` it shows the present version until `refresh` is called.
+        """Open a table. With `read_only` it shows the current version until `refresh` is called.
 
-        "shop.orders@test" is the table shop.orders of the branch test.
+        "shop.orders@test" is the table shop.orders on the branch test.
 
         >>> lake.table("shop.orders").count()
         1
@@ -243,7 +244,7 @@ class LakeObjects(LakeBranches):
         return self._home(database)._table(self._resolve(name), read_only=read_only)
 
     def tables(self, database: str | None = None, *, include_dropped: bool = False) -> list[TableEntry]:
-        """The tables of a database, or of all, with the counts of their newest versions.
+        """List the tables of a database, or of all databases, with counts of their newest versions.
 
         >>> [(table.database, table.name, table.rows) for table in lake.tables()]
         [('shop', 'orders', 1)]
@@ -253,7 +254,7 @@ class LakeObjects(LakeBranches):
         return [table for name in names for table in catalog.tables(name, include_dropped=include_dropped)]
 
     def rename_table(self, name: str, new_name: str) -> Table:
-        """Rename a table, or move it to another database. Its rows, versions and id stay.
+        """Rename a table, or move it to another database. Its rows, versions and id do not change.
 
         >>> lake.rename_table("shop.orders", "shop.sales").name
         'shop.sales'
@@ -263,9 +264,9 @@ class LakeObjects(LakeBranches):
         return self._home(database)._table(renamed.id)
 
     def replace_table(self, name: str, replacement: str) -> Table:
-        """Give the name of a table to another one of its database and drop the table that had it, in one version.
+        """Replace a table by another one of its database: drop it and rename the other, in one version.
 
-        The dropped table can be brought back once the name is free. Views and tokens that use it refuse this.
+        The dropped table can be resurrected once the name is free. Rejected while views or tokens use the table.
 
         >>> _ = lake.create_table("shop.new_orders", [("id", "long")])
         >>> lake.replace_table("shop.orders", "shop.new_orders").count()
@@ -274,11 +275,13 @@ class LakeObjects(LakeBranches):
         database, table = parse_table_name(name)
         other, new = parse_table_name(replacement)
         if other != database:
-            raise InvalidInput(f"A table is replaced by one of its own database: {replacement} is not in {database!r}.")
+            raise InvalidInput(
+                f"A table can only be replaced by one of the same database: {replacement} is not in {database!r}."
+            )
         return self._home(database)._table(self._open_catalog().replace_table(database, table, new).id)
 
     def drop_table(self, name: str, *, immediate: bool = False) -> TableEntry:
-        """Drop a table. It can be brought back until its grace window ends, unless it is dropped `immediate`ly.
+        """Drop a table. It can be resurrected until its grace period ends, unless `immediate` is set.
 
         >>> lake.drop_table("shop.orders").name
         'orders'
@@ -288,7 +291,7 @@ class LakeObjects(LakeBranches):
         return self._open_catalog().drop_table(*parse_table_name(name), immediate=immediate)
 
     def resurrect_table(self, name: str) -> Table:
-        """Bring back a dropped table, until its grace window ends.
+        """Restore a dropped table within its grace period.
 
         >>> _ = lake.drop_table("shop.orders")
         >>> lake.resurrect_table("shop.orders").count()
@@ -304,7 +307,7 @@ class LakeObjects(LakeBranches):
         return Table(self.context, table_id, read_only=only_read, follow=self.refresh, branch=self._branch_table)
 
     def _branch_table(self, table: Table, name: str, **options: Any) -> Table:
-        """A table on a branch of its own; see `Table.branch`."""
+        """A table on a new branch; see `Table.branch`."""
         full_name = self.catalog.table_by_id(table.id).full_name
         return self.branch(name, tables=[full_name], **options).table(full_name)
 

@@ -1,4 +1,4 @@
-"""LakeQueries: the part of `Lake` that runs SQL, on Spark and in DuckDB, and changes several tables at once."""
+"""LakeQueries: the methods of `Lake` that run SQL on Spark and in DuckDB, and transactions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class LakeQueries(LakeHandle):
-    """Statements over all tables of the lake."""
+    """SQL and transactions over all tables of the lake."""
 
     def transaction(self) -> Transaction:
-        """Begin a transaction: its changes of several tables become one version when its `with` block ends.
+        """Start a transaction: at the end of its `with` block, its changes to all tables are committed as one version.
 
         >>> _ = lake.create_table("shop.log", [("what", "string")])
         >>> with lake.transaction() as tx:
@@ -31,7 +31,9 @@ class LakeQueries(LakeHandle):
         True
         """
         if self.read_only:
-            raise FailedPrecondition(f"The lake in {self.store.uri} was opened read-only: write through its catalog.")
+            raise FailedPrecondition(
+                f"The lake in {self.store.uri} was opened read-only: open it by the address of its catalog to write."
+            )
         self._open_catalog()
         from moulin.table.transaction import Transaction
 
@@ -45,18 +47,18 @@ class LakeQueries(LakeHandle):
         fresh: bool = True,
         safe: bool = False,
     ) -> DataFrame:
-        """Run a statement in Spark SQL over the tables and views of the lake, and return its result as a DataFrame.
+        """Run a Spark SQL statement over the tables and views of the lake, and return its result as a DataFrame.
 
         A query returns its rows. INSERT, UPDATE, DELETE, MERGE and TRUNCATE run at once, are one version each, and
-        return one row with the number of rows that they changed.
+        return one row with the numbers of changed rows.
 
-        `database.table` and `moulin.database.table` name tables of the lake, and mean what they would mean in Spark.
-        Names of one part are Spark's temporary views. `args` are the values of parameters: a dict for `:name`, a list
+        `database.table` and `moulin.database.table` are tables of the lake, with the same meaning as in Spark.
+        One-part names are temporary views of Spark. `args` are parameter values: a dict for `:name`, a list
         for `?`. With `fresh`, the result includes records that were acknowledged but not yet committed.
 
-        With `safe`, the text may come from someone who is trusted with the tables of the lake and nothing else. It
-        names lake tables alone, and cannot run programs or see files, temporary views, settings or the environment.
-        Everything that is not on the list of harmless constructs raises PermissionDenied. Time and rows are not
+        Use `safe` for text from users who may read the tables of the lake and nothing else. It
+        can use only tables of the lake, and cannot run programs or access files, temporary views, settings or the
+        environment. Everything not on the allow list raises PermissionDenied. Time and rows are not
         limited.
 
         >>> lake.sql("select customer, amount * 2 as twice from shop.orders where id = :id", {"id": 1}).collect()
@@ -68,9 +70,9 @@ class LakeQueries(LakeHandle):
         return self.context.spark().sql(text, args, fresh=fresh, safe=safe)
 
     def spark(self) -> SparkSession:
-        """The Spark session with the lake attached: `spark.sql`, `spark.table` and writers know the lake's tables.
+        """A Spark session with the lake attached: `spark.sql`, `spark.table` and writers can use the lake's tables.
 
-        Rows that were put are committed first, so that Spark sees them.
+        Put rows are committed first, so that Spark sees them.
 
         >>> spark = lake.spark()
         >>> spark.table("shop.orders").count()
@@ -84,15 +86,17 @@ class LakeQueries(LakeHandle):
     def duckdb(
         self, connection: DuckDBPyConnection | None = None, *, branches: Collection[str] = ()
     ) -> DuckDBPyConnection:
-        """A DuckDB connection in which every table and view of the lake is a view, `database.table`: SQL without Java.
+        """A DuckDB connection in which every table and view of the lake is available as `database.table`. Needs no
+        Java.
 
-        It shows the version of this call, and rows that were put before, until `lake.duckdb(connection)` brings it to
-        the newest one. `moulin_table('shop.orders', version := 12)` is a table as it was, and so is `as_of :=
-        '2026-01-31 12:00'`. A statement opens the files that the catalog says may match its constants; after `SET
-        VARIABLE moulin_pruning = false`, all. The connection cannot change tables of the lake; tables that it creates
-        are its own. The versions that it shows are kept while it is open, and it closes with the lake. Tables of
-        `branches` are there as "shop@exp".orders, and moulin_table('shop.orders@exp') is one of any branch. Its SQL has
-        the rights of this process, files and network included: do not run SQL of strangers. Needs the extra `duckdb`.
+        It shows the version of this call, including earlier puts, until `lake.duckdb(connection)` moves it to
+        the newest one. `moulin_table('shop.orders', version := 12)` reads an older version, and so does `as_of :=
+        '2026-01-31 12:00'`. A statement opens only the files that may match its constants; after `SET
+        VARIABLE moulin_pruning = false`, all files. The connection cannot change tables of the lake; tables that it
+        creates are local. The versions that it shows are pinned while it is open, and it is closed with the lake.
+        Tables of `branches` are available as "shop@exp".orders, and moulin_table('shop.orders@exp') reads any branch.
+        Its SQL has the rights of this process, including files and network: do not run untrusted SQL. Needs the extra
+        `duckdb`.
 
         >>> lake.duckdb().sql("select customer, amount from shop.orders").fetchall()
         [('ann', 9.5)]
@@ -106,11 +110,11 @@ class LakeQueries(LakeHandle):
         return self._duck.connect(connection, branches)
 
     def attach(self, spark: SparkSession) -> SparkSession:
-        """Return a session like `spark` that also knows the tables of this lake. `spark` itself is not changed.
+        """Return a session like `spark` that can also use the tables of this lake. `spark` itself is not changed.
 
-        `spark.sql`, `spark.table`, `spark.read.table` and `spark.catalog` find `database.table` in the lake when it has
+        `spark.sql`, `spark.table`, `spark.read.table` and `spark.catalog` find `database.table` in the lake if it has
         the database, and writers of DataFrames that came from this session (`writeTo`, `saveAsTable`, `insertInto`)
-        write there. All other names are Spark's own.
+        write there. All other names belong to Spark.
 
         >>> from pyspark.sql import SparkSession
         >>> spark = lake.attach(SparkSession.getActiveSession())

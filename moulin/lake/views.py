@@ -1,4 +1,4 @@
-"""LakeViews: the part of `Lake` that makes, changes, lists and drops views."""
+"""LakeViews: the methods of `Lake` that create, change, list and drop views."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class LakeViews(LakeObjects):
         replace: bool = False,
         if_not_exists: bool = False,
     ) -> View:
-        """Make a view: an ordered union of `tables` of its database, or the query `sql`.
+        """Create a view: an ordered union of `tables` of its database, or the query `sql`.
 
-        Spark plans a query before it is stored, and its columns are kept with it. It may name tables and views of the
-        lake alone, as database.table. `columns` are other names for its columns, or pairs of a name and a comment.
-        With `replace`, the view takes the place of one that has the name; with `if_not_exists`, that one stays.
+        Spark plans the query before it is stored with its columns. It can only use tables and views of the
+        lake, as database.table. `columns` are new names for its columns, or pairs of a name and a comment.
+        With `replace`, an existing view is replaced; with `if_not_exists`, it is kept.
 
         >>> _ = lake.create_table("shop.returns", lake.table("shop.orders").schema)
         >>> lake.create_view("shop.moves", ["orders", "returns"]).name
@@ -41,16 +41,18 @@ class LakeViews(LakeObjects):
         """
         database, view = parse_table_name(name, "view")
         if (tables is None) == (sql is None):
-            raise InvalidInput("A view is made of tables= or of sql=: give one of the two.")
+            raise InvalidInput("Give either tables= or sql= for a view.")
         catalog = self._open_catalog()
         if if_not_exists and any(one.name == view for one in catalog.views(database)):
             return catalog.view(database, view)
         if sql is None:
             if columns or properties:
-                raise InvalidInput("A union has the columns of its tables and no properties: leave both out.")
+                raise InvalidInput(
+                    "A union has the columns of its tables and no properties: remove columns= and properties=."
+                )
             return catalog.create_view(database, view, _members(database, tables or ()), description, replace=replace)
         if dialect != SPARK:
-            raise Unsupported(f"Views are written in Spark's SQL, {SPARK!r}, and not in {dialect!r}.")
+            raise Unsupported(f"Views must be written in Spark SQL, {SPARK!r}, not in {dialect!r}.")
         named = [(one, None) if isinstance(one, str) else one for one in columns]
         text, schema = self.context.spark().plan_view(database, view, sql, named)
         texts = {str(key): str(value) for key, value in (properties or {}).items()}
@@ -58,7 +60,7 @@ class LakeViews(LakeObjects):
         return catalog.create_view(database, view, [], description, query=query, replace=replace)
 
     def set_view_properties(self, name: str, updates: Mapping[str, Any], removals: Collection[str] = ()) -> View:
-        """Set properties of a view that is a query, and remove some.
+        """Set and remove properties of a view with a query.
 
         >>> _ = lake.create_view("shop.large", sql="select id from shop.orders where amount > 5")
         >>> lake.set_view_properties("shop.large", {"owner": "ann"}).query.properties["owner"]
@@ -68,7 +70,7 @@ class LakeViews(LakeObjects):
         return self._open_catalog().set_view_properties(*parse_table_name(name, "view"), texts, removals)
 
     def set_view_tables(self, name: str, tables: Sequence[str]) -> View:
-        """Give a view that is a union other tables, in their order.
+        """Replace the tables of a view that is a union, in this order.
 
         >>> _ = lake.create_table("shop.returns", lake.table("shop.orders").schema)
         >>> _ = lake.create_view("shop.moves", ["orders"])
@@ -79,7 +81,7 @@ class LakeViews(LakeObjects):
         return self._open_catalog().set_view_members(database, view, _members(database, tables))
 
     def view(self, name: str) -> View:
-        """A view by its name.
+        """Return a view by its name.
 
         >>> _ = lake.create_view("shop.moves", ["orders"])
         >>> lake.view("shop.moves").name
@@ -88,7 +90,7 @@ class LakeViews(LakeObjects):
         return self._open_catalog().view(*parse_table_name(name))
 
     def views(self, database: str, *, include_dropped: bool = False) -> list[View]:
-        """The views of a database, dropped ones included if asked for.
+        """List the views of a database, optionally with dropped ones.
 
         >>> _ = lake.create_view("shop.moves", ["orders"])
         >>> [view.name for view in lake.views("shop")]
@@ -97,7 +99,7 @@ class LakeViews(LakeObjects):
         return self._open_catalog().views(database, include_dropped=include_dropped)
 
     def rename_view(self, name: str, new_name: str) -> View:
-        """Rename a view. One that is a query may move to another database.
+        """Rename a view. A view with a query may move to another database.
 
         >>> _ = lake.create_view("shop.moves", ["orders"])
         >>> lake.rename_view("shop.moves", "shop.all_moves").name
@@ -108,7 +110,7 @@ class LakeViews(LakeObjects):
         return self._open_catalog().rename_view(database, view, new, new_database)
 
     def drop_view(self, name: str) -> View:
-        """Drop a view. It can be brought back until its grace window ends.
+        """Drop a view. It can be resurrected until its grace period ends.
 
         >>> _ = lake.create_view("shop.moves", ["orders"])
         >>> lake.drop_view("shop.moves").name
@@ -117,7 +119,7 @@ class LakeViews(LakeObjects):
         return self._open_catalog().drop_view(*parse_table_name(name))
 
     def resurrect_view(self, name: str) -> View:
-        """Bring back a dropped view.
+        """Restore a dropped view.
 
         >>> _ = lake.create_view("shop.moves", ["orders"])
         >>> _ = lake.drop_view("shop.moves")
@@ -128,12 +130,12 @@ class LakeViews(LakeObjects):
 
 
 def _members(database: str, tables: Sequence[str]) -> list[str]:
-    """Bare names of member tables; a name may be given with its database, if that is the view's own."""
+    """The bare names of member tables; a name may include the database of the view."""
     names = []
     for table in tables:
         owner, name = parse_table_name(table) if "." in table else (database, table)
         if owner != database:
-            raise InvalidInput(f"A view unites tables of its own database: {table} is not in {database!r}.")
+            raise InvalidInput(f"A view can only combine tables of its own database: {table} is not in {database!r}.")
         names.append(name)
     return names
 

@@ -1,13 +1,13 @@
-"""Who calls, and what they may: bearer tokens with roles.
+"""Access tokens: bearer tokens with roles.
 
-Tokens are random, shown once when made, and kept as SHA-256 in a TOML file that every server of the lake is given:
+Tokens are random, shown once at creation, and stored as SHA-256 in a TOML file that all servers of the lake share:
 
     [tokens.ci]
     role = "write"
     sha256 = "..."
     expires = "2027-01-01T00:00:00Z"    # may be left out
 
-A server notices at once when the file changes, so a token that is taken out of it no longer opens anything.
+A server notices changes of the file at once, so a removed token is rejected immediately.
 """
 
 # Decisions: docs/decisions/0102
@@ -26,7 +26,7 @@ import threading
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, Protocol
@@ -83,29 +83,41 @@ class AccessFile:
             tokens = self.tokens()
         except InvalidInput as error:  # the operator's mistake, not the caller's
             log.error("access file", extra={"error": error.message})
-            raise Unavailable("The server cannot read its token file: its operator must repair it.") from None
+            raise Unavailable("The server cannot read its token file: the operator must repair it.") from None
         for access in tokens:
             if hmac.compare_digest(access.sha256, digest):
                 found = access
         if found is None:
-            raise Unauthenticated("The token is not known to this server: ask for a new one.")
+            raise Unauthenticated("Unknown token: request a new one.")
         if found.expires is not None and found.expires <= now:
-            raise Unauthenticated(f"The token {found.name!r} has expired: ask for a new one.")
+            raise Unauthenticated(f"The token {found.name!r} has expired: request a new one.")
         return Caller(found.name, found.role)
 
     def create(self, name: str, role: Role, days: float | None = None) -> str:
         """Make a token; its secret is returned once and kept nowhere."""
         if not _NAME.fullmatch(name):
-            raise InvalidInput("A token's name has 1 to 64 letters, digits, '_' or '-'.")
-        if days is not None and not 0 < days <= 36_500:
-            raise InvalidInput(f"A token lives more than 0 days and at most 36500, not {days}.")
-        secret = _PREFIX + secrets.token_urlsafe(32)
-        expires = None if days is None else (datetime.now(UTC) + timedelta(days=days)).replace(microsecond=0)
+            raise InvalidInput("A token's name must have 1 to 64 letters, digits, '_' or '-'.")
+        secret, expires = _secret(), _end(days)
         with self._alone():
             tokens = self.tokens()
             if any(access.name == name for access in tokens):
                 raise AlreadyExists(f"There is a token {name!r} already: revoke it first, or choose another name.")
             self._write((*tokens, Access(name, role, _hash(secret), expires)))
+        return secret
+
+    def rotate(self, name: str, days: float | None = None) -> str:
+        """Give a token another secret, and with `days` another end; the former secret is refused from now on."""
+        secret, expires = _secret(), _end(days)
+        with self._alone():
+            tokens = self.tokens()
+            if not any(access.name == name for access in tokens):
+                raise NotFound(f"There is no token {name!r}.")
+            self._write(
+                replace(access, sha256=_hash(secret), expires=expires or access.expires)
+                if access.name == name
+                else access
+                for access in tokens
+            )
         return secret
 
     def revoke(self, name: str) -> None:
@@ -118,7 +130,7 @@ class AccessFile:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep other processes from changing the file meanwhile. Its folder is locked: the file itself is replaced."""
+        """Prevent other processes from changing the file. Locks its folder, because the file itself is replaced."""
         try:
             folder = os.open(self.path.parent, os.O_RDONLY)
         except OSError as error:
@@ -144,28 +156,41 @@ class AccessFile:
         Path(temporary).replace(self.path)
 
 
+def _secret() -> str:
+    return _PREFIX + secrets.token_urlsafe(32)
+
+
+def _end(days: float | None) -> datetime | None:
+    """When a token ends that begins now; None for never."""
+    if days is not None and not 0 < days <= 36_500:
+        raise InvalidInput(f"The lifetime of a token must be more than 0 and at most 36500 days, not {days}.")
+    return None if days is None else (datetime.now(UTC) + timedelta(days=days)).replace(microsecond=0)
+
+
 def _read(path: Path) -> tuple[Access, ...]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidInput(f"{path.name} cannot be read: {error}.") from None
     if unknown := document.keys() - {"tokens"}:
-        raise InvalidInput(f"{path.name} holds an unknown key {min(unknown)!r}: there is nothing in it but [tokens].")
+        raise InvalidInput(f"{path.name} has an unknown key {min(unknown)!r}: only [tokens] is allowed.")
     return tuple(_access(path, name, fields) for name, fields in document.get("tokens", {}).items())
 
 
 def _access(path: Path, name: str, fields: Mapping[str, object]) -> Access:
     known, wanted = {"role", "sha256", "expires"}, {"role", "sha256"}
     if not isinstance(fields, dict) or not wanted <= fields.keys() <= known:
-        raise InvalidInput(f"[tokens.{name}] in {path.name} holds role, sha256 and maybe expires, and nothing else.")
+        raise InvalidInput(f"[tokens.{name}] in {path.name} may only have role, sha256 and expires.")
     digest, expires = str(fields["sha256"]).lower(), fields.get("expires")
     if not _HASH.fullmatch(digest):
-        raise InvalidInput(f"sha256 of [tokens.{name}] in {path.name} is not 64 hexadecimal digits.")
+        raise InvalidInput(f"sha256 of [tokens.{name}] in {path.name} must be 64 hexadecimal digits.")
     if isinstance(expires, str):
         with suppress(ValueError):
             expires = datetime.fromisoformat(expires)
     if expires is not None and (not isinstance(expires, datetime) or expires.tzinfo is None):
-        raise InvalidInput(f"expires of [tokens.{name}] in {path.name} is a time with its zone: 2027-01-01T00:00:00Z.")
+        raise InvalidInput(
+            f"expires of [tokens.{name}] in {path.name} must be a time with a time zone: 2027-01-01T00:00:00Z."
+        )
     return Access(name, to_role(str(fields["role"])), digest, expires)
 
 
@@ -173,7 +198,7 @@ def to_role(text: str) -> Role:
     try:
         return Role[text.upper()]
     except KeyError:
-        raise InvalidInput(f"A role is one of {', '.join(r.name.lower() for r in Role)}, not {text!r}.") from None
+        raise InvalidInput(f"A role must be one of {', '.join(r.name.lower() for r in Role)}, not {text!r}.") from None
 
 
 def _hash(token: str) -> str:
@@ -184,7 +209,7 @@ Authenticate = Callable[[str, Iterable[tuple[str, str | bytes]]], Caller]
 
 
 class Authenticator(Protocol):
-    """Whoever can say who has a token; Unauthenticated when nobody has."""
+    """Identifies the caller of a token; Unauthenticated if it is unknown."""
 
     def authenticate(self, token: str) -> Caller: ...
 
@@ -214,5 +239,5 @@ def bearer(metadata: Iterable[tuple[str, str | bytes]]) -> str:
     given = next((value for key, value in metadata if key.lower() == "authorization"), "")
     kind, _, token = str(given).partition(" ")
     if kind.lower() != "bearer" or not token.strip():
-        raise Unauthenticated("This server takes a token: send it as `authorization: Bearer ...` (MOULIN_TOKEN).")
+        raise Unauthenticated("This server requires a token: send it as `authorization: Bearer ...` (MOULIN_TOKEN).")
     return token.strip()

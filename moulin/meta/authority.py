@@ -1,4 +1,4 @@
-"""Everybody whose tokens a server takes: access tokens, the tickets made of them, and those of an external issuer."""
+"""Checks all tokens that a server accepts: access tokens, their tickets, and tokens of an external issuer."""
 
 # Decisions: docs/decisions/0520, docs/decisions/0521
 
@@ -38,7 +38,7 @@ class Authority:
         if self.tickets is not None and token.startswith(PREFIX):
             return self.tickets.authenticate(token)
         if self._access is None:
-            raise Unauthenticated("The token is not known to this server: it takes those of its issuer.")
+            raise Unauthenticated("Unknown token: this server accepts tokens of its issuer.")
         return self._access.authenticate(token)
 
     @staticmethod

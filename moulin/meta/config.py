@@ -1,7 +1,7 @@
-"""How a server serves, strict: the table `[serve]` of moulin.toml, then `MOULIN_SERVE_<NAME>`, then the command line.
+"""Settings of a server: the table `[serve]` of moulin.toml, then `MOULIN_SERVE_<NAME>`, then the command line.
 
 An unknown name is an error in all three. META_BIND is another name for MOULIN_SERVE_BIND. Variables that Kubernetes
-makes for a service named `moulin` (`moulin.config.is_service_link`) are nobody's settings, and are left alone.
+sets for a service named `moulin` (`moulin.config.is_service_link`) are ignored.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ServeConfig:
         _one_of("log_format", self.log_format, *FORMS)
         _one_of("log_level", self.log_level, *LEVELS)
         if bool(self.tls_certificate) != bool(self.tls_key):
-            raise InvalidInput("TLS takes both tls_certificate and tls_key.")
+            raise InvalidInput("TLS needs both tls_certificate and tls_key.")
         for name in ("bind", "http_bind"):
             if value := getattr(self, name):
                 split_address(value)
@@ -104,7 +104,7 @@ def split_address(address: str) -> tuple[str, int]:
     """Host and port of `host:port`; an IPv6 host is in brackets."""
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise InvalidInput(f"{address!r} is not an address: write host:port, such as 127.0.0.1:9560.")
+        raise InvalidInput(f"{address!r} is not a listen address: write host:port, such as 127.0.0.1:9560.")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -132,7 +132,7 @@ def load_serve_config(
     known = {f.name: f for f in dataclasses.fields(ServeConfig)}
     for name in settings:
         if name not in known:
-            raise InvalidInput(f"Unknown setting {name!r} of [{SECTION}]; known are: {', '.join(sorted(known))}.")
+            raise InvalidInput(f"Unknown setting {name!r} of [{SECTION}]; known settings: {', '.join(sorted(known))}.")
     return ServeConfig(**{name: _value(name, known[name].default, raw) for name, raw in settings.items()})
 
 
@@ -144,7 +144,7 @@ def require_known_environment(environ: Mapping[str, str] | None = None) -> None:
         if not name.startswith("MOULIN_") or name.startswith(_PREFIX) or name in known:
             continue
         if not is_service_link(name, environ[name]):
-            raise InvalidInput(f"The environment variable {name} means nothing here: correct its name or unset it.")
+            raise InvalidInput(f"Unknown environment variable {name}: correct its name or unset it.")
 
 
 def _value(name: str, default: Any, raw: Any) -> Any:
@@ -152,7 +152,7 @@ def _value(name: str, default: Any, raw: Any) -> Any:
         if isinstance(raw, bool):  # `auth = true` is what one would write
             return "on" if raw else "off"
         if not isinstance(raw, str | Path):
-            raise InvalidInput(f"Setting {name!r} takes text, not {raw!r}.")
+            raise InvalidInput(f"Setting {name!r} must be text, not {raw!r}.")
         return str(raw)
     kind = type(default)
     try:
@@ -160,7 +160,7 @@ def _value(name: str, default: Any, raw: Any) -> Any:
             raise ValueError
         value = kind(raw)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"Setting {name!r} takes a number, not {raw!r}.") from None
+        raise InvalidInput(f"Setting {name!r} must be a number, not {raw!r}.") from None
     if not value >= (1 if kind is int else 0) or value == float("inf"):
         raise InvalidInput(f"Setting {name!r} must be {'at least 1' if kind is int else 'zero or more'}, not {raw!r}.")
     return value
@@ -168,4 +168,4 @@ def _value(name: str, default: Any, raw: Any) -> Any:
 
 def _one_of(name: str, value: str, *allowed: str) -> None:
     if value not in allowed:
-        raise InvalidInput(f"Setting {name!r} is one of {', '.join(allowed)}, not {value!r}.")
+        raise InvalidInput(f"Setting {name!r} must be one of {', '.join(allowed)}, not {value!r}.")

@@ -1,4 +1,6 @@
-"""What a client of the catalog service knows: it says so with every call, and is not given what it would misread."""
+"""Features of clients of the catalog service: sent with every call, so that old clients do not get data that they would
+misread.
+"""
 
 # Decisions: docs/decisions/0322
 
@@ -36,17 +38,17 @@ def require_readable(segment: LiveSegment) -> None:
     """Unsupported when the caller would look for the file of a segment where it is not, or overlook columns."""
     if segment.facts.path.startswith(BASES_PREFIX) and not _known.get() & FEATURE_BASE_PATHS:
         raise Unsupported(
-            "The table has segments below base paths, and this client does not know those: upgrade its moulin, or "
+            "The table has segments in base paths, which this client does not support: upgrade its moulin, or "
             "compact the table."
         )
     if segment.columns_id and not _known.get() & FEATURE_COLUMN_FILES:
         raise Unsupported(
-            "The table has columns in files of their own, and this client does not know those: upgrade its moulin, or "
+            "The table has columns in separate files, which this client does not support: upgrade its moulin, or "
             "compact the table."
         )
     if segment.facts.inline is not None and not _known.get() & FEATURE_INLINE_SEGMENTS:
         raise Unsupported(
-            "The table has small segments that are kept in the catalog, and this client does not know them: upgrade "
+            "The table has small segments that are kept in the catalog, which this client does not support: upgrade "
             "its moulin, or compact the table."
         )
 

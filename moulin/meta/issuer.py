@@ -53,11 +53,11 @@ class IssuerSettings:
         """From settings; InvalidInput when one is wrong. `roles` is written `lake-admins=admin, analysts=read`."""
         require_safe(issuer)
         if not audience or not claim:
-            raise InvalidInput("Tokens of an issuer take issuer_audience and issuer_role_claim, too.")
+            raise InvalidInput("Tokens of an issuer also need issuer_audience and issuer_role_claim.")
         pairs = [part.strip().rpartition("=") for part in roles.split(",") if part.strip()]
         if not pairs or not all(value.strip() for value, _, _ in pairs):
             raise InvalidInput(
-                "issuer_roles says what each value of the claim may: 'lake-admins=admin, analysts=read'."
+                "issuer_roles must map each value of the claim to a role: 'lake-admins=admin, analysts=read'."
             )
         return cls(issuer, audience, claim, {value.strip(): to_role(role.strip()) for value, _, role in pairs})
 
@@ -116,7 +116,7 @@ class Issuer:
         ]
         if not given:
             raise PermissionDenied(
-                f"The claim {self._settings.claim!r} of this token gives no role: issuer_roles of the server lists "
+                f"The claim {self._settings.claim!r} of this token has no known role: issuer_roles of the server lists "
                 "the values that do."
             )
         return max(given)
@@ -160,7 +160,7 @@ def _values(claims: Mapping[str, Any], claim: str) -> Sequence[str]:
 
 
 def _refused(why: str) -> Unauthenticated:
-    return Unauthenticated(f"The token is refused: {why}. Ask its issuer for a new one.")
+    return Unauthenticated(f"The token is rejected: {why}. Request a new one from its issuer.")
 
 
 __all__ = ["ALGORITHMS", "SKEW_SECONDS", "Issuer", "IssuerSettings"]

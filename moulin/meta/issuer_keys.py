@@ -1,4 +1,4 @@
-"""The public keys of an external issuer: found by OpenID Connect discovery, fetched with limits, kept for a while."""
+"""The public keys of an external issuer: found by OpenID Connect discovery, fetched with limits, cached for a while."""
 
 # Decisions: docs/decisions/0521
 
@@ -64,7 +64,7 @@ class IssuerKeys:
     def find(self, kid: str | None, algorithm: str) -> Key:
         """The key that signed a token.
 
-        Raises Unauthenticated when the issuer has none of that id and algorithm, and Unavailable when nobody can tell.
+        Raises Unauthenticated when the issuer has none of that id and algorithm, and Unavailable if that is unknown.
         """
         found, settled = self._chosen(kid, algorithm), True
         if found is None or not self._younger(FRESH_SECONDS):
@@ -73,8 +73,8 @@ class IssuerKeys:
         if found is not None and self._younger(STALE_SECONDS):
             return found
         if self._failed or not settled or not self._younger(STALE_SECONDS):
-            raise Unavailable(f"The keys of {self._issuer} cannot be fetched, so no token of it can be checked: retry.")
-        raise Unauthenticated("The token is signed with a key that its issuer does not publish: ask for a new one.")
+            raise Unavailable(f"The keys of {self._issuer} cannot be fetched, so its tokens cannot be checked: retry.")
+        raise Unauthenticated("The token is signed with an unknown key of its issuer: request a new one.")
 
     def is_known(self, kid: str | None, algorithm: str) -> bool:
         """Whether `find` answers without waiting for the network."""
@@ -90,7 +90,7 @@ class IssuerKeys:
     def _renew(self, kid: str | None, algorithm: str) -> bool:
         """Fetch the keys, unless another thread just did or the last fetch is a moment ago.
 
-        False when another thread is at it for long: then nobody knows what keys there are.
+        False if another thread takes too long: then the keys are unknown.
         """
         if not self._lock.acquire(timeout=_PATIENCE):
             return False
@@ -114,13 +114,13 @@ class IssuerKeys:
     def _read(self) -> tuple[IssuerKey, ...]:
         document = self._fetch(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
         if document.get("issuer") != self._issuer:
-            raise ValueError("the discovery document is of another issuer")
+            raise ValueError("the discovery document belongs to another issuer")
         where = document.get("jwks_uri")
         if not isinstance(where, str) or (urlsplit(where).scheme == "http" and urlsplit(self._issuer).scheme != "http"):
-            raise ValueError("the discovery document has no https address of keys")
+            raise ValueError("the discovery document has no https address for keys")
         listed = self._fetch(require_safe(where)).get("keys")
         if not isinstance(listed, list):
-            raise ValueError("the document of keys has no list of them")
+            raise ValueError("the key document has no list of keys")
         return tuple(found for one in listed[:_MOST_KEYS] if (found := _to_key(one)) is not None)
 
 
@@ -133,7 +133,7 @@ def require_safe(address: str) -> str:
         host, parts = "", urlsplit("")
     is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback_host(host))
     if not host or "@" in parts.netloc or not is_safe:
-        raise InvalidInput(f"{address[:200]!r} is not an https:// address: an issuer and its keys have one.")
+        raise InvalidInput(f"{address[:200]!r} is not an https:// address, which an issuer and its keys need.")
     return address
 
 
@@ -146,10 +146,10 @@ def fetch_json(address: str) -> Mapping[str, Any]:
         while chunk := answer.read1(65536):
             data += chunk
             if len(data) > _LARGEST or time.monotonic() > end:
-                raise ValueError(f"{address} answers with too much, or too slowly")
+                raise ValueError(f"{address} responds with too much data, or too slowly")
     found = json.loads(data)
     if not isinstance(found, dict):
-        raise ValueError(f"{address} answers with no JSON object")
+        raise ValueError(f"{address} does not respond with a JSON object")
     return found
 
 

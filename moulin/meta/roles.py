@@ -1,4 +1,4 @@
-"""Roles of those who call. Each includes the ones before it."""
+"""Roles of callers. Each includes the ones before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every servicer gets to work with."""
+"""The shared state of servicers."""
 
 from __future__ import annotations
 

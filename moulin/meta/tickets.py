@@ -1,8 +1,8 @@
 """Tickets: short-lived tokens that OAuth2 clients get for an access token's name and secret.
 
-A ticket is signed with a key that the lake's servers share, a file beside that of the access tokens, and says which
-access token it was made of. Each use looks that one up again, so a revoked token ends its tickets at once, and a
-changed role is that of its tickets, too. No server keeps a list of tickets.
+A ticket is signed with a key that the lake's servers share, in a file next to that of the access tokens, and contains
+the id of its access token. Each use checks that token again, so revoking it invalidates its tickets at once, and a
+changed role applies to them too. Servers do not store tickets.
 """
 
 # Decisions: docs/decisions/0520
@@ -36,7 +36,7 @@ RENEWED_SECONDS: Final = 86_400
 """How long a ticket may be exchanged for another without the secret."""
 _LARGEST: Final = 1024
 _KEY_BYTES: Final = 32
-_LOST: Final = "The token is not known to this server: ask for a new one."
+_LOST: Final = "Unknown token: request a new one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,9 @@ class Tickets:
             return self.issue(None, token, most)
         ticket, access = self._read(token)
         if ticket.since + RENEWED_SECONDS <= self._clock():
-            raise Unauthenticated("The token was renewed for a day: send the name and secret of the access token.")
+            raise Unauthenticated(
+                "The token can be renewed only for a day: send the name and secret of the access token."
+            )
         return self._made(access.name, min(most, ticket.role, access.role), ticket.since)
 
     def authenticate(self, token: str) -> Caller:
@@ -88,7 +90,7 @@ class Tickets:
         if access.expires is not None:
             end = min(end, int(access.expires.timestamp()))
         if end <= now:
-            raise Unauthenticated(f"The token {name!r} has expired: ask for a new one.")
+            raise Unauthenticated(f"The token {name!r} has expired: request a new one.")
         payload = json.dumps([name, _mark(access), int(role), since, end], separators=(",", ":")).encode()
         return f"{PREFIX}{_text(payload)}.{_text(_sign(self._key.get(make=True), payload))}", end - now
 
@@ -110,7 +112,7 @@ class Tickets:
             raise Unauthenticated(_LOST)  # revoked, and its name given to another
         now = self._clock()
         if ticket.expires <= now or (access.expires is not None and access.expires.timestamp() <= now):
-            raise Unauthenticated(f"The token {ticket.name!r} has expired: ask for a new one.")
+            raise Unauthenticated(f"The token {ticket.name!r} has expired: request a new one.")
         return ticket, access
 
     def _find(self, name: str) -> Access:
@@ -118,7 +120,7 @@ class Tickets:
             found = next((one for one in self._access.tokens() if one.name == name), None)
         except InvalidInput as error:  # the operator's mistake, not the caller's
             log.error("access file", extra={"error": error.message})
-            raise Unavailable("The server cannot read its token file: its operator must repair it.") from None
+            raise Unavailable("The server cannot read its token file: the operator must repair it.") from None
         if found is None:
             raise Unauthenticated(_LOST)
         return found
@@ -157,7 +159,7 @@ class _KeyFile:
             key = b""
         if len(key) != _KEY_BYTES:
             log.error("key file", extra={"error": f"{self._path.name} does not hold 64 hexadecimal digits."})
-            raise Unavailable("The server cannot read its token key: its operator must repair or delete it.")
+            raise Unavailable("The server cannot read its token key: the operator must repair or delete it.")
         return key
 
     def _make(self) -> None:

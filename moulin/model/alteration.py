@@ -1,4 +1,4 @@
-"""A table's state after changes of its schema: what the catalog makes of them, and what writers foresee."""
+"""A table's state after schema changes, for the catalog and for writers that plan ahead."""
 
 # Decisions: docs/decisions/0258
 

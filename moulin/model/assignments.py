@@ -1,6 +1,6 @@
-"""Values that a change gives to columns: expressions in the grammar of a `where`, or plain Python values.
+"""New values of columns in a change: expressions in the syntax of a `where`, or plain Python values.
 
-They are bound to a schema once, checked against the types of the columns that they are for, and sent to tasks.
+They are bound to a schema once, checked against the types of their columns, and sent to tasks.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Assignments:
         `sql` is the statement to advise for an expression that the grammar lacks. InvalidInput says what is wrong.
         """
         if not isinstance(given, Mapping) or not given:
-            raise InvalidInput(f'{what} takes a dict of columns and their values, such as {{"amount": "amount * 2"}}.')
+            raise InvalidInput(f'{what} must be a dict of columns and values, such as {{"amount": "amount * 2"}}.')
         known = {field.name for field in schema.fields}
         values: dict[str, Term | pa.Array] = {}
         for name, value in given.items():
@@ -68,8 +68,8 @@ class Assignments:
                 values[name] = parse_term(value, rows, aliases)
             except InvalidInput as error:
                 raise InvalidInput(
-                    f"{what} of {name}: {error.message} A text value has quotes of its own (\"'new'\"); {sql} "
-                    "takes any expression."
+                    f"{what} of {name}: {error.message} A string value needs its own quotes (\"'new'\"); {sql} "
+                    "accepts any expression."
                 ) from None
         return cls(schema, values, what)
 

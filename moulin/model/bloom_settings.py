@@ -1,4 +1,4 @@
-"""Table properties that ask for bloom filters of columns, by the names that Iceberg gives them."""
+"""Table properties for bloom filters of columns, with Iceberg's names."""
 
 # Decisions: docs/decisions/0371
 

@@ -1,4 +1,4 @@
-"""Field ids and schema ids that a table takes on a branch: from a range of its own, so that main's are other ones.
+"""Field ids and schema ids of a table on a branch: from a separate range, so that they differ from main's.
 
 When both sides add a column, each writes files that hold the values under its id. With other ids on the two sides, a
 publish brings both columns together and writes no file again.

@@ -1,4 +1,4 @@
-"""What the catalog answers with: plain values, each describing one object at one version."""
+"""Results of the catalog: plain values, each describing one object at one version."""
 
 from __future__ import annotations
 

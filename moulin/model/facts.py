@@ -1,4 +1,4 @@
-"""What the catalog knows of a data file without opening it."""
+"""The catalog's facts of a data file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ColumnFacts:
 
 @dataclass(frozen=True, slots=True)
 class AdoptedFile:
-    """How to read a file of somebody else that is a segment where it lies.
+    """How to read an adopted file.
 
     `owner` is the table that adopted it. `field_ids` has one number for each element of the file's Parquet schema, in
     their order, 0 for those that are not read. `constants` are columns that have one value in all rows, as field ids

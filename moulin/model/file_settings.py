@@ -1,7 +1,7 @@
-"""Table properties that say how files are written, by the names that Iceberg gives them.
+"""Table properties for writing files, with Iceberg's names.
 
-Moulin follows some of them, keeps those that only engines read, and refuses those that nothing would follow. Names
-outside of `write.` are not looked at.
+Moulin applies some of them, stores those for engines, and rejects those without effect. Names outside of `write.` are
+not checked.
 """
 
 # Decisions: docs/decisions/0239

@@ -1,11 +1,10 @@
 """Pending columns: columns that are being filled, segment by segment, and are not complete yet.
 
-A pending column is in the schema as a placeholder: a column of nulls that nobody may write. Its values go into column
-files under a field id that no schema has yet. When every live segment has them, the placeholder gives way to that
-field, in one version. What is needed to go on is kept among the table's properties, under a key of its own.
+A pending column is in the schema as a placeholder: a read-only column of nulls. Its values go into column files under a
+new field id. When every live segment has them, the field replaces the placeholder, in one version. The state of the
+fill is stored in a table property.
 
-A column that was filled can be filled again: then the column itself stands where the placeholder would, and is read and
-written as before until its new values take its place.
+A filled column can be filled again: then the old column is read and written as before until the new values replace it.
 """
 
 # Decisions: docs/decisions/0421, docs/decisions/0470, docs/decisions/0472
@@ -27,10 +26,10 @@ from moulin.model.tags import COMPUTED_PREFIX, FILLING_PREFIX
 class Filling:
     """A column that is being filled.
 
-    `placeholder` is the field id that the column has meanwhile, `number` the one under which its values are stored,
+    `placeholder` is the temporary field id of the column, `number` the one under which its values are stored,
     `type` its type with the ids of inner fields. `reads` are the ids of the columns that it is computed from, which
-    keep their names of the schema `schema_id`. `sql` is the expression; without one, only whoever began can go on. With
-    `again` the placeholder is the column as it was filled before, with its values.
+    keep their names of the schema `schema_id`. `sql` is the expression; without one, only the original caller can
+    continue. With `again` the placeholder is the column as it was filled before, with its values.
     """
 
     placeholder: int
@@ -79,7 +78,7 @@ def read_filling(key: str, text: str) -> Filling:
             raise ValueError
         return Filling(placeholder, number, type_of(document["type"]), schema_id, reads, sql, again)
     except (ValueError, LookupError, TypeError, AttributeError):
-        raise InvalidInput(f"Property {key!r} does not describe a pending column.") from None
+        raise InvalidInput(f"Property {key!r} is not a valid description of a pending column.") from None
 
 
 def unwritable(properties: Mapping[str, str], schema: Schema) -> dict[str, Filling]:

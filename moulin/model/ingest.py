@@ -1,4 +1,4 @@
-"""What the catalog says of ingest: tokens, streams and how far they are taken in, members."""
+"""Ingest values of the catalog: tokens, streams and their offsets, members."""
 
 from __future__ import annotations
 

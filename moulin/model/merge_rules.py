@@ -1,4 +1,4 @@
-"""What `table.merge` does with each row of its source: update, delete or leave the row of its key, insert the rest.
+"""The rules of `table.merge` for each source row: update, delete or keep the row with its key, or insert.
 
 Conditions and values are written as a `where` is, over `source.<column>` and `target.<column>`; those of rows that are
 inserted over `source.<column>` alone.
@@ -69,24 +69,22 @@ class MergeRules:
     ) -> MergeRules:
         """The rules for a table of `schema` and rows of `source`; InvalidInput says what is wrong with them."""
         if when_matched not in ("update", "delete", None):
-            raise InvalidInput(f'when_matched is "update", "delete" or None, not {when_matched!r}.')
+            raise InvalidInput(f'when_matched must be "update", "delete" or None, not {when_matched!r}.')
         if when_not_matched not in ("insert", None):
-            raise InvalidInput(f'when_not_matched is "insert" or None, not {when_not_matched!r}.')
+            raise InvalidInput(f'when_not_matched must be "insert" or None, not {when_not_matched!r}.')
         if when_matched is None and when_not_matched is None:
             raise InvalidInput("This merge would do nothing: give when_matched, when_not_matched, or both.")
         if when_matched != "update" and when_matched_set:
-            raise InvalidInput('when_matched_set says how rows are updated: it needs when_matched="update".')
+            raise InvalidInput('when_matched_set needs when_matched="update".')
         if when_matched is None and when_matched_if is not None:
-            raise InvalidInput("when_matched_if chooses among matched rows: it needs when_matched.")
+            raise InvalidInput("when_matched_if needs when_matched.")
         if when_matched != "update" and when_matched_delete_if is not None:
             raise InvalidInput(
-                "when_matched_delete_if deletes some of the rows that would be updated: it needs "
-                'when_matched="update". To delete only, say when_matched="delete" and when_matched_if.'
+                "when_matched_delete_if needs "
+                'when_matched="update". To only delete, use when_matched="delete" and when_matched_if.'
             )
         if when_not_matched is None and (when_not_matched_set or when_not_matched_if is not None):
-            raise InvalidInput(
-                'when_not_matched_set and when_not_matched_if are about inserts: they need when_not_matched="insert".'
-            )
+            raise InvalidInput('when_not_matched_set and when_not_matched_if need when_not_matched="insert".')
         came = _source_schema(schema, source)
         _check_names(schema, came, when_matched_set or {}, when_not_matched_set or {})
         if when_not_matched:
@@ -115,8 +113,8 @@ class MergeRules:
         for name in {column.name for column in self.source.fields} - used:
             if name not in table:
                 raise InvalidInput(
-                    f"The source has a column {name!r} that the table lacks and that nothing uses."
-                    f"{did_you_mean(name, table)} Drop it from the source."
+                    f"The source has a column {name!r} that the table lacks and no expression uses."
+                    f"{did_you_mean(name, table)} Remove it from the source."
                 )
 
     def _check_types(self, pairs: pa.Table) -> None:
@@ -226,7 +224,7 @@ def _check_names(schema: Schema, source: Schema, values: Mapping[str, str], inse
             if name in key.names:
                 raise InvalidInput(f"{what} cannot change {name}: it is part of the key.")
             if not isinstance(text, str):
-                raise InvalidInput(f"{what} takes expressions as text, not {text!r} for column {name}.")
+                raise InvalidInput(f"{what} must have expressions as text, not {text!r} for column {name}.")
 
 
 def _check_required(schema: Schema, source: Schema, insert_values: Mapping[str, str]) -> None:
@@ -236,8 +234,8 @@ def _check_required(schema: Schema, source: Schema, insert_values: Mapping[str, 
         if column.required and column.name not in made and Target.of(column).default is None:
             lacking = "when_not_matched_set" if insert_values else "the source"
             raise InvalidInput(
-                f"Column {column.name} is required and {lacking} lacks it: rows cannot be inserted. "
-                "Add it, or say when_not_matched=None."
+                f"Column {column.name} is required and {lacking} lacks it: rows cannot be inserted. Add it, or use "
+                f"when_not_matched=None."
             )
 
 
@@ -270,7 +268,7 @@ def _source_schema(schema: Schema, source: pa.Schema) -> Schema:
         kind = known.field_type if known is not None else to_type(given.type, f"column {given.name} of the source")
         columns.append(NestedField(number, given.name, kind, required=given.name in key))
     if len({column.name for column in columns}) < len(columns):
-        raise InvalidInput("The source has two columns of one name: rename or drop one of them.")
+        raise InvalidInput("The source has two columns with the same name: rename or drop one of them.")
     made = renumber(StructType(*columns), count(1).__next__)
     assert isinstance(made, StructType)
     return Schema(*made.fields)

@@ -1,4 +1,4 @@
-"""Names of databases, tables, views and columns: which are allowed, how two-part names are read, how SQL quotes them.
+"""Names of databases, tables, views and columns: validation, parsing of two-part names, quoting in SQL.
 
 Names are case-sensitive and are kept as given. The dots in the name of a database are between its levels: the database
 `a.b` lies below the database `a`, if there is one. A name with a dot is written between backquotes: `a.b`.orders.
@@ -32,7 +32,7 @@ def check_name(name: object, what: str) -> str:
     if "/" in text:
         raise InvalidInput(f"{what.capitalize()} name {text!r} contains '/': use letters, digits, '_' and '-'.")
     if any(not level or level != level.strip() for level in text.split(LEVEL)):
-        raise InvalidInput(f"{what.capitalize()} name {text!r} has a dot with nothing, or a space, beside it.")
+        raise InvalidInput(f"{what.capitalize()} name {text!r} has a dot next to nothing or a space.")
     if text.lower().startswith(RESERVED_PREFIX):
         raise InvalidInput(f"{what.capitalize()} name {text!r} begins with '{RESERVED_PREFIX}', which is reserved.")
     return text
@@ -42,7 +42,9 @@ def check_new_name(name: object, what: str) -> str:
     """As `check_name`, for what is made or renamed: an @ would be taken for the beginning of a branch."""
     text = check_name(name, what)
     if AT in text:
-        raise InvalidInput(f"{what.capitalize()} name {text!r} contains {AT!r}, which stands before a branch: use '_'.")
+        raise InvalidInput(
+            f"{what.capitalize()} name {text!r} contains {AT!r}, which is reserved for branches: use '_'."
+        )
     return text
 
 
@@ -60,7 +62,7 @@ def parse_table_name(name: object, kind: str = "table") -> tuple[str, str]:
     "shop.orders@exp", on the branch exp, is the table orders of the database shop@exp.
     """
     if not isinstance(name, str):
-        raise InvalidInput(f'A {kind} is named by text such as "database.{kind}", not by {type(name).__name__}.')
+        raise InvalidInput(f'A {kind} must be given as text such as "database.{kind}", not by {type(name).__name__}.')
     parts = _parts(name)
     if len(parts) != 2:
         more = "; put a name with dots between backquotes" if len(parts) > 2 else ""
@@ -71,7 +73,7 @@ def parse_table_name(name: object, kind: str = "table") -> tuple[str, str]:
     stem, at, branch = table.rpartition(AT)
     if at:
         if AT in database or not stem:
-            raise InvalidInput(f'{name!r} has {AT!r} in a wrong place: write "database.{kind}{AT}branch".')
+            raise InvalidInput(f'{name!r} has {AT!r} in the wrong place: write "database.{kind}{AT}branch".')
         database, table = on_branch(database, check_branch_name(branch)), stem
     return check_name(database, "database"), check_name(table, kind)
 
@@ -80,7 +82,7 @@ def _parts(name: str) -> list[str]:
     """The parts of a name with dots between them; what is between backquotes is of one part, with its dots."""
     quoted = name.split("`")
     if len(quoted) % 2 == 0:
-        raise InvalidInput(f"{name!r} has a backquote without another: put them around a whole name.")
+        raise InvalidInput(f"{name!r} has an unclosed backquote: put backquotes around a whole name.")
     for index in range(1, len(quoted), 2):
         if quoted[index - 1][-1:] not in ("", LEVEL) or quoted[index + 1][:1] not in ("", LEVEL, AT):
             raise InvalidInput(f"{name!r} has a backquote inside a name: put them around a whole name.")
@@ -125,7 +127,7 @@ def check_branch_name(name: object) -> str:
         shown = repr(name) if len(str(name)) <= MAX_LENGTH else f"{str(name)[:40]!r}..."
         raise InvalidInput(f"{shown} cannot name a branch: use up to 100 letters, digits, '_' and '-'.")
     if name == MAIN:
-        raise InvalidInput(f"{MAIN!r} is what every branch begins with: choose another name.")
+        raise InvalidInput(f"{MAIN!r} is the name of the main lake: choose another name.")
     return name
 
 
@@ -188,7 +190,7 @@ def _check_text(name: object, what: str) -> str:
         raise InvalidInput(f"A {what} name must not be blank.")
     if len(name) > MAX_LENGTH:
         raise InvalidInput(
-            f"{what.capitalize()} name {name[:40]!r}... has {len(name)} characters; at most {MAX_LENGTH} go."
+            f"{what.capitalize()} name {name[:40]!r}... has {len(name)} characters; at most {MAX_LENGTH} are allowed."
         )
     if not name.isprintable():
         raise InvalidInput(f"{what.capitalize()} name {name!r} contains a control or invisible character: remove it.")

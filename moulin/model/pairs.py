@@ -1,4 +1,4 @@
-"""Pairs of a source row and a target row, which merges are about: one struct column for each side.
+"""Pairs of a source row and a target row in merges: one struct column for each side.
 
 So `source.x` and `target.x` in an expression are fields of columns.
 """

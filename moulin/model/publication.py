@@ -202,8 +202,7 @@ def _require_same_values(sides: _Sides) -> None:
         if name is not None:
             raise Conflict(
                 f"Table {sides.name}: column {name} was cast, computed again or made required on {side} "
-                f"while rows came on {rows}. "
-                "Make the change on main after the branch is published.",
+                f"while rows were added on {rows}. Make the change on main after the branch is published.",
                 requirement=f"column {name} of {sides.name}",
                 expected="as it was when the branch began",
                 found="another",

@@ -1,7 +1,7 @@
-"""Region specs: how the keys of a table are divided among writers, by transforms or expressions of key columns.
+"""Region specs: divide the keys of a table among writers, by transforms or expressions of key columns.
 
-A table may be divided otherwise while it has rows. Each spec has the highest number that a region had when it took
-effect: segments of regions up to that number may hold any key, so all regions of the spec look into them.
+The division of a table can change while it has rows. Each spec has the highest number that a region had when it took
+effect: segments of regions up to that number may hold any key, so all regions of the spec search them.
 """
 
 # Decisions: docs/decisions/0611, docs/decisions/0612
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moulin.errors import Corrupt, InvalidInput, MoulinError
 from moulin.model.facts import LiveSegment
@@ -32,6 +32,17 @@ HISTORY = "moulin.region-specs"
 """The property with all specs that a table has had, once there was more than one; a JSON list, the newest last."""
 
 _NEVER = -1
+_ERASED: Final = b"erased"
+
+
+def erased_value(number: int) -> PartitionTuple:
+    """The value of a region that had no rows when an erase came: no key gives it, and no other region has it."""
+    return (None, _ERASED, number.to_bytes(8, "little"))
+
+
+def is_erased(value: PartitionTuple) -> bool:
+    """Whether a region lost its value to an erase. Nobody writes it any more."""
+    return value[:2] == (None, _ERASED)
 
 
 @dataclass(frozen=True)
@@ -59,13 +70,13 @@ class RegionSpec:
             return cls(schema, None, after, version=version)
         key = Key.of(schema)
         if key is None:
-            raise InvalidInput(f"{PROPERTY} divides the keys of a table, but this one has no primary key.")
+            raise InvalidInput(f"{PROPERTY} needs a primary key, but this table has none.")
         transforms, expressions = list[str](), list[str]()
         for part in _split(text):
             (transforms if _is_transform(part, schema, key) else expressions).append(part)
         spec, _ = parse_spec(transforms, schema)
         if any(isinstance(one.transform, VoidTransform) for one in spec.fields):
-            raise InvalidInput(f"void gives the same for all keys, and divides none: leave it out of {text!r}.")
+            raise InvalidInput(f"void does not divide keys: remove it from {text!r}.")
         for one in spec.fields:
             if one.source_id not in key.field_ids:
                 name = schema.find_column_name(one.source_id)
@@ -209,7 +220,7 @@ def _is_transform(text: str, schema: Schema, key: Key) -> bool:
             _expression(text, key.fields)
         except MoulinError as other:
             raise InvalidInput(
-                f"Keys are divided by transforms and expressions of key columns, and {text!r} is neither. As a "
+                f"Regions must be transforms or expressions of key columns, but {text!r} is neither. As a "
                 f"transform: {error.message} As an expression: {other.message}"
             ) from None
         return False
@@ -227,7 +238,7 @@ def _expression(text: str, key: tuple[NestedField, ...]) -> pc.Expression:
     from moulin.model.where.formula import Formula
 
     if _BY_CASE.search(_TEXTS.sub("", text)):
-        raise InvalidInput("Lower and upper case are not the same in all releases, so they divide no keys.")
+        raise InvalidInput("lower and upper cannot divide keys, because their results may change between releases.")
     schema = Schema(*key)
     try:
         predicate = parse_where(text, schema)
@@ -238,11 +249,11 @@ def _expression(text: str, key: tuple[NestedField, ...]) -> pc.Expression:
             raise refused from None
         if not isinstance(term, Formula) or term.kind not in ("whole", "text") or not term.columns:
             raise InvalidInput(
-                "It must compute a whole number, a text or a condition of key columns, such as id < 1000."
+                "It must return an integer, a string or a condition of key columns, such as id < 1000."
             ) from None
         return term.expression
     if not predicate.columns:
-        raise InvalidInput("It names no key column.")
+        raise InvalidInput("It uses no key column.")
     return predicate.expression
 
 

@@ -1,4 +1,4 @@
-"""How the request ids begin that Moulin makes itself. For those of users see `moulin.catalog.commit.requests`."""
+"""Prefixes of Moulin's own request ids. For those of users see `moulin.catalog.commit.requests`."""
 
 # Decisions: docs/decisions/0140
 

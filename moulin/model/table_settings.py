@@ -1,4 +1,4 @@
-"""Settings of a table that pipelines go by: retention, merge span, sharding fields. They live in its properties."""
+"""Table settings for maintenance: retention, merge span, sharding fields. They are stored in its properties."""
 
 # Decisions: docs/decisions/0085
 
@@ -83,7 +83,7 @@ def sharding_fields(properties: Mapping[str, str]) -> tuple[ShardingField, ...]:
         pairs = json.loads(properties[SHARDING])
         fields = [ShardingField(name, float(weight)) for name, weight in pairs]
     except (ValueError, TypeError):
-        raise InvalidInput(f"Property {SHARDING!r} takes a JSON list of [field, weight] pairs.") from None
+        raise InvalidInput(f"Property {SHARDING!r} must be a JSON list of [field, weight] pairs.") from None
     return check_sharding(fields)
 
 
@@ -108,7 +108,7 @@ def sharding_property(fields: Sequence[ShardingField]) -> str:
 def check_sharding(fields: Sequence[ShardingField]) -> tuple[ShardingField, ...]:
     """The fields themselves; InvalidInput names one that makes no sense."""
     if len(fields) > _MAX_FIELDS:
-        raise InvalidInput(f"A table takes at most {_MAX_FIELDS} sharding fields, not {len(fields)}.")
+        raise InvalidInput(f"A table can have at most {_MAX_FIELDS} sharding fields, not {len(fields)}.")
     seen: set[str] = set()
     for field in fields:
         if not isinstance(field.name, str) or not field.name.strip():
@@ -126,9 +126,7 @@ def check_sharding(fields: Sequence[ShardingField]) -> tuple[ShardingField, ...]
 def check_duration(name: str, nanoseconds: int) -> int:
     """A positive time in nanoseconds that 63 bits hold."""
     if not 0 < nanoseconds <= _MAX:
-        raise InvalidInput(
-            f"{name} must be from 1 to {_MAX} nanoseconds, not {nanoseconds}; leave it out to have none."
-        )
+        raise InvalidInput(f"{name} must be from 1 to {_MAX} nanoseconds, not {nanoseconds}; remove it for none.")
     return nanoseconds
 
 
@@ -150,7 +148,7 @@ def check_setting(name: str, text: str) -> bool:
 
 
 def rebases_appends(properties: Mapping[str, str]) -> bool:
-    """Whether appends of engines that lost a race follow the newest snapshot instead of failing."""
+    """Whether conflicting appends of engines are rebased onto the newest snapshot instead of failing."""
     return properties.get(REBASE_APPENDS) == _ON
 
 

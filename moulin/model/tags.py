@@ -1,7 +1,7 @@
 """Named versions of a table, and statistics files that engines attach to snapshots: settings with a key of their own.
 
-They are kept among the table's properties, under keys that nobody else may set, and so are in manifests, in replicas
-and in every version as properties are. What users see as properties is without them.
+They are stored as table properties with reserved keys, so they are in manifests, replicas and every version. They are
+hidden from users.
 """
 
 # Decisions: docs/decisions/0111
@@ -32,6 +32,8 @@ COMPUTED_PREFIX: Final = "moulin.computed."
 """Of columns that were filled, by field id: the expression, or nothing where there was none."""
 QUARANTINE_PREFIX: Final = "moulin.quarantine."
 """Of files that proved other than a manifest said: behind it is the number of the segment, and the value says why."""
+WRITER_PREFIX: Final = "moulin.writer."
+"""Of writers whose files were read and found right: behind it is a digest, and the value says who that is."""
 VERIFIED: Final = "moulin.verified-version"
 """Up to which version every file that was taken at its manifest's word has been read since."""
 EXPIRED_PREFIX: Final = "moulin.expired-"
@@ -49,6 +51,7 @@ _INTERNAL = (
     FILLING_PREFIX,
     COMPUTED_PREFIX,
     QUARANTINE_PREFIX,
+    WRITER_PREFIX,
 )
 _LONGEST = 255
 _MOST = 2**53
@@ -76,14 +79,14 @@ class Ref:
 def check_ref_name(name: object) -> str:
     """A name that a version may get."""
     if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST or not name.isprintable():
-        raise InvalidInput(f"A tag's name is printable text of at most {_LONGEST} characters, not {name!r}.")
+        raise InvalidInput(f"A tag's name must be printable text of at most {_LONGEST} characters, not {name!r}.")
     if name == MAIN:
-        raise InvalidInput(f"{MAIN!r} is the name of the newest version; choose another one.")
+        raise InvalidInput(f"{MAIN!r} is the name of the newest version: choose another one.")
     return name
 
 
 def is_internal(key: str) -> bool:
-    """Whether a property is none that users see."""
+    """Whether a property is hidden from users."""
     return key in (VERIFIED, LOCATION) or key.startswith(_INTERNAL)
 
 
@@ -95,7 +98,7 @@ def quarantined(properties: Mapping[str, str]) -> dict[int, str]:
 
 
 def trust_marks(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties that say which files were read, and which are in quarantine: whoever gets the files gets them."""
+    """The properties that list verified and quarantined files: copied together with the files."""
     return {key: text for key, text in properties.items() if key == VERIFIED or key.startswith(QUARANTINE_PREFIX)}
 
 
@@ -139,9 +142,9 @@ def read_ref(key: str, text: str) -> Ref:
         document = json.loads(text)
         version, kind = document.pop("version"), document.pop("type")
     except (ValueError, LookupError, AttributeError, TypeError):
-        raise InvalidInput(f"Property {key!r} holds no named version.") from None
+        raise InvalidInput(f"Property {key!r} is not a valid tag.") from None
     if not isinstance(version, int) or isinstance(version, bool) or kind not in (TAG, BRANCH):
-        raise InvalidInput(f"Property {key!r} holds no named version.")
+        raise InvalidInput(f"Property {key!r} is not a valid tag.")
     return Ref(name, version, kind, document)
 
 
@@ -180,6 +183,7 @@ __all__ = [
     "STATISTICS_PREFIX",
     "TAG",
     "VERIFIED",
+    "WRITER_PREFIX",
     "Ref",
     "check_ref_name",
     "is_internal",

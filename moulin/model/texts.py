@@ -1,4 +1,4 @@
-"""Texts that clients choose freely: which of them every catalog and every manifest can hold."""
+"""Validates free text of clients, so that every catalog and manifest can store it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ def check_text(text: object, what: str, longest: int = MAX_VALUE) -> str:
     if not isinstance(text, str):
         raise InvalidInput(f"A {what} is text, not {type(text).__name__}.")
     if "\0" in text:
-        raise InvalidInput(f"A {what} must not hold a zero byte.")
+        raise InvalidInput(f"A {what} must not contain a zero byte.")
     if len(text) > longest:
         raise InvalidInput(f"A {what} has at most {longest} characters, not {len(text)}.")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidInput(f"The {what} {text[:40]!r} is not valid Unicode: it holds half of a character.") from None
+        raise InvalidInput(
+            f"The {what} {text[:40]!r} is not valid Unicode: it contains half of a surrogate pair."
+        ) from None
     return text
 
 

@@ -1,6 +1,6 @@
-"""The versions of a view: how one is added, which are kept, and how a catalog stores them.
+"""The versions of a view: adding, keeping, and storing them.
 
-A history is the work of engines, so it is believed only as far as it was checked here.
+A history comes from engines, so everything in it is checked here.
 """
 
 # Decisions: docs/decisions/0500

@@ -1,6 +1,6 @@
-"""The text of a view for an engine: the one that is stored for it, or another one, translated.
+"""The SQL of a view for an engine: the one stored for it, or a translation.
 
-A translation is a proposal: whoever runs it checks it as any text of somebody else, and plans it first.
+A translation is checked like any untrusted SQL, and planned first.
 """
 
 # Decisions: docs/decisions/0276, docs/decisions/0502
@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from sqlglot import ErrorLevel, exp, parse
-from sqlglot.dialects.dialect import Dialects
+from sqlglot.dialects.dialect import Dialect, Dialects
 from sqlglot.errors import SqlglotError
 
 from moulin.errors import Unsupported
 from moulin.model.entities import SPARK, Representation, ViewQuery
+from moulin.model.nested_types import MOST, are_too_deep
 
 MAX_TRANSLATED: Final = 64 << 10
 """Characters of a text that is translated: a parser in Python takes its time."""
@@ -45,6 +46,9 @@ def _translated(one: Representation, dialect: str, names: Sequence[str]) -> str:
     if len(one.sql) > MAX_TRANSLATED:
         raise Unsupported(f"{named}: it has more than {MAX_TRANSLATED} characters")
     try:
+        found = Dialect.get_or_raise(source)
+        if are_too_deep(found.tokenize(one.sql), found.parser_class.TYPE_TOKENS):
+            raise Unsupported(f"{named}: more than {MOST} types or calls of their names lie in one another")
         trees = parse(one.sql, read=source)
         if len(trees) != 1 or not isinstance(trees[0], exp.Query):
             raise Unsupported(f"{named}: it is not one query")

@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: the status of each, and the body that says what is wrong."""
+"""Errors as HTTP responses: status and body."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who calls, what they may, and which role a route of an HTTP server takes."""
+"""Callers and their roles, and the roles of routes."""
 
 from __future__ import annotations
 

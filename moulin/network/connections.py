@@ -1,9 +1,9 @@
-"""The connections of one HTTP server: how many there are, in all and of each peer, and which goes when one is too many.
+"""The connections of one HTTP server: limits in total and per peer, and which one is closed above the limit.
 
-They are counted where they are accepted, so that a connection counts before its TLS handshake, and until its file is
-closed. One too many of a peer takes the place of another of that peer that waits for its client: first one that never
-finished a request, then the oldest. One too many in all does so with the peer that has the most. When the server is at
-work for all of them, the new one is refused.
+Connections are counted when accepted, so they count before the TLS handshake, and until the file is closed. Above the
+limit of a peer, a new connection replaces another of that peer that waits for its client: first one that never finished
+a request, then the oldest. Above the total limit, one of the peer with the most is replaced. If all connections are
+busy, the new one is rejected.
 
 Everything happens in the event loop of the server.
 """
@@ -48,8 +48,8 @@ class ConnectionCounts:
     """What happened to connections so far."""
 
     accepted: int = counted("HTTP connections accepted.")
-    refused: int = counted("HTTP connections refused, because there were too many.")
-    displaced: int = counted("HTTP connections closed for a newer one while they waited for their client.")
+    refused: int = counted("HTTP connections rejected because there were too many.")
+    displaced: int = counted("HTTP connections closed for a newer one while waiting for their client.")
     timed_out: int = counted("HTTP connections closed because their client was too slow.")
 
 
@@ -69,7 +69,7 @@ class Accepted(socket.socket):
             self.speaker.drop()
             return
         with suppress(OSError):
-            self.shutdown(socket.SHUT_RDWR)  # whoever reads from it finds its end
+            self.shutdown(socket.SHUT_RDWR)  # readers see the end of the stream
 
     def close(self) -> None:
         super().close()
@@ -128,7 +128,7 @@ class Connections:
             del self._by_address[connection.address]
 
     def free_one(self) -> None:
-        """Drop one that waits for its client, whoever it is."""
+        """Close any connection that waits for its client."""
         for peer in sorted(self._peers, key=lambda p: -len(self._peers[p])):
             if self._displace(peer):
                 return

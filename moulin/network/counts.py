@@ -1,4 +1,4 @@
-"""Counters that a server exports: fields of a dataclass, each with a sentence that says what it counts."""
+"""Counters of a server: fields of a dataclass, each with a description."""
 
 from __future__ import annotations
 

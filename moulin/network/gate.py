@@ -1,7 +1,7 @@
-"""The first thing that a request passes: it must be HTTP, and call the server by a name of its own.
+"""The first gate for a request: it must be HTTP, with a host name of the server.
 
-Plain ASGI, around an app and everything that is mounted on it. A web socket is let through when a route of the app asks
-for one; it passes the checks that a request passes.
+Plain ASGI, around an app and everything mounted on it. A web socket is accepted if a route of the app uses one, with
+the same checks.
 """
 
 # Decisions: docs/decisions/0221
@@ -55,7 +55,7 @@ def header(scope: Scope, name: bytes) -> str | None:
 async def close_socket(scope: Scope, send: Send) -> None:
     """Refuse a web socket before it is open, and whatever else is not HTTP."""
     if scope["type"] != "websocket":
-        raise RuntimeError(f"This server takes HTTP only, not {scope['type']}.")
+        raise RuntimeError(f"This server supports only HTTP, not {scope['type']}.")
     await send({"type": "websocket.close", "code": POLICY_VIOLATION})
 
 

@@ -1,7 +1,7 @@
-"""By which names a server may be called.
+"""The host names of a server.
 
-A server on loopback trusts whoever reaches it, and a web page can reach it: by a name of its own that it points to
-127.0.0.1 (DNS rebinding), or by a plain form that it posts there. The first shows in `Host`, the second in `Origin`.
+A server on loopback trusts every caller, but web pages can reach it: by a host name that resolves to 127.0.0.1 (DNS
+rebinding), or by posting a form. The first is visible in `Host`, the second in `Origin`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def allowed_hosts(bound: str, listed: str) -> AllowedHosts | None:
         return None
     for name in names:
         if not _NAME.fullmatch(name):
-            raise InvalidInput(f"{name!r} in allowed_hosts is not the name of a host: leave scheme, port and path out.")
+            raise InvalidInput(f"{name!r} in allowed_hosts is not a host name: remove scheme, port and path.")
     local = is_loopback_host(bound)
     if not names and not local:
         return None

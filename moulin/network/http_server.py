@@ -1,4 +1,4 @@
-"""An HTTP server with limits, over an ASGI app. Every HTTP server of Moulin is made here."""
+"""An HTTP server with limits, for an ASGI app. All HTTP servers of Moulin use it."""
 
 # Decisions: docs/decisions/0221
 
@@ -16,6 +16,7 @@ from moulin.errors import Unavailable
 from moulin.network.connections import Connections, Listener
 from moulin.network.limits import Limits
 from moulin.network.protocol import IDLE_SECONDS, GuardedProtocol
+from moulin.network.websocket import SendingSocket
 
 _BACKLOG = 256
 
@@ -31,7 +32,7 @@ def listen(host: str, port: int, limits: Limits) -> Listener:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
-        raise Unavailable(f"{host}:{port} cannot be listened on: {error.strerror}.") from None
+        raise Unavailable(f"Cannot listen on {host}:{port}: {error.strerror}.") from None
     bound.listen(_BACKLOG)
     return bound
 
@@ -52,7 +53,7 @@ def configure(
         app,
         http=cast(Any, protocol),
         loop="asyncio",  # it accepts by the listener's own method
-        ws="none",
+        ws=cast(Any, SendingSocket),
         lifespan="auto" if lifespan else "off",
         backlog=_BACKLOG,
         log_config=None,

@@ -1,4 +1,4 @@
-"""How much a server lets its clients have: time to send a request, and connections."""
+"""Limits for clients of a server: time to send a request, and connections."""
 
 from __future__ import annotations
 

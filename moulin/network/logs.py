@@ -1,9 +1,9 @@
 """Structured logs: one JSON object per line on standard error, each with the id of the request it belongs to.
 
-What is logged of a call is its method, status, duration and caller. Requests, tokens and metadata never are.
+The log of a call has its method, status, duration and caller; never requests, tokens or metadata.
 
-Warnings and errors that repeat are cut: of each kind `BURST` lines are written in `WINDOW` seconds, and the first of
-the next window has the number of those left out as `suppressed`.
+Repeated warnings and errors are limited to `BURST` lines of each kind in `WINDOW` seconds; the first of the next window
+has the number of omitted ones as `suppressed`.
 """
 
 # Decisions: docs/decisions/0242
@@ -100,7 +100,8 @@ def structured_logs(form: str, level: str) -> Iterator[None]:
     """Send everything that is logged in this process, until the block ends, to standard error in one form."""
     if form not in FORMS or level not in LEVELS:
         raise InvalidInput(
-            f"The log's format is one of {', '.join(FORMS)} and its level one of {', '.join(LEVELS)}, not {form!r} and "
+            f"The log format must be one of {', '.join(FORMS)} and the level one of {', '.join(LEVELS)}, not "
+            f"{form!r} and "
             f"{level!r}."
         )
     handler = logging.StreamHandler(sys.stderr)

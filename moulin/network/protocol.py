@@ -1,10 +1,9 @@
-"""HTTP/1.1 with time-outs: for the head of a request, for its body, and for reading an answer.
+"""HTTP/1.1 with timeouts: for the head of a request, for its body, and for reading a response.
 
 A head must be complete `header_seconds` after the connection was made, or after its first byte came on one that was
-answered before: until then the connection is idle, for `IDLE_SECONDS` at most. A body has `body_seconds`, and a second
-more for every `SLOWEST` bytes that came, so that a large one on a slow line is taken and one that trickles is not.
-While the app is slow to read, the client's time stands still. An answer that the client does not read for
-`body_seconds` is cut off.
+answered before: until then the connection is idle, for `IDLE_SECONDS` at most. A body has `body_seconds`, plus a second
+for every `SLOWEST` bytes received, so that a large body on a slow line is accepted but a trickle is not. Time in which
+the app is slow to read does not count. A response that the client does not read for `body_seconds` is aborted.
 """
 
 # Decisions: docs/decisions/0221

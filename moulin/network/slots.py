@@ -1,4 +1,4 @@
-"""Who runs next: work of several callers shares a pool of threads, of which no caller takes all."""
+"""A fair scheduler: work of several callers shares a pool of threads, and no caller gets all of them."""
 
 # Decisions: docs/decisions/0296
 
@@ -30,7 +30,8 @@ class Slots:
         with self._lock:
             if len(self._waiting.get(caller, ())) >= self._most:
                 raise Unavailable(
-                    f"A token has at most {self._share} statements that run and {self._most} that wait on this server: "
+                    f"A token can have at most {self._share} running and {self._most} waiting statements on this "
+                    f"server: "
                     "wait for one of them."
                 )
 

@@ -1,4 +1,4 @@
-"""Everything that runs on Spark, and the nursery. PySpark is imported here and in `moulin.sql_server` only.
+"""Everything that runs on Spark, and the nursery. PySpark is imported only here and in `moulin.sql_server`.
 
 Rooms, top first: `connect/` (what clients of the SQL server send) and `safe_spark` (statements of the console) >
 `spark` (Spark for one lake) > `source/`

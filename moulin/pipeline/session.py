@@ -1,6 +1,6 @@
-"""The Spark session: found when one is running, else started quietly with settings that suit a lake.
+"""The Spark session: reuses a running one, else starts one with settings for a lake.
 
-Settings given by the caller always win. MOULIN_SPARK_MEMORY sets the memory of the driver (2g when unset).
+Settings of the caller take precedence. MOULIN_SPARK_MEMORY sets the memory of the driver (2g when unset).
 """
 
 # Decisions: docs/decisions/0165, docs/decisions/0229
@@ -134,7 +134,7 @@ def start_session(
             spark = builder.getOrCreate()
         except (PySparkException, Py4JError) as error:
             reason = " ".join(str(error).partition("\n\tat ")[0].split())
-            raise FailedPrecondition(f"Spark did not start on {master}; see also what it printed: {reason}") from error
+            raise FailedPrecondition(f"Spark did not start on {master}; see its output too: {reason}") from error
     if not is_local(master):
         ship_package(spark)
     attend_threads(spark)

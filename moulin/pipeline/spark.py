@@ -56,7 +56,7 @@ class LakeSpark:
     """Fills `moulin.table.ports.Spark`. Thread-safe.
 
     `spark` is a session, a master's address, or None for the session that runs already, else a local one. The session
-    starts when it is first needed and outlives this object.
+    starts when it is first needed and is not stopped with this object.
     """
 
     def __init__(self, lake: Lake, spark: SparkSession | str | None = None) -> None:
@@ -140,7 +140,7 @@ class LakeSpark:
         if plan.nodeName() not in STATEMENTS:
             return self._query(plan, guard, fresh=fresh, foreign=foreign, at=version)
         if not changes and plan.nodeName() not in HARMLESS:
-            raise PermissionDenied("A safe query changes nothing: ask for rows.")
+            raise PermissionDenied("A safe query cannot change anything: use a SELECT.")
         return self.change(plan, guard, foreign=foreign, on_main=AT not in text)
 
     def change(
@@ -172,14 +172,14 @@ class LakeSpark:
         return SafeSql(self._open(safe=True))
 
     def query(self, plan: LogicalPlan, guard: SafeSql) -> DataFrame:
-        """The rows of a query that somebody else planned in the session of this guard."""
+        """The rows of a query that a caller planned in the session of this guard."""
         return self._query(plan, guard, fresh=True)
 
     def attached(self, session: SparkSession | None = None) -> SparkSession:
         """A session, by default the lake's own, that knows the tables of the lake."""
         own = self.session()
         if session is not None and session.sparkContext is not own.sparkContext:
-            raise InvalidInput("The lake has another Spark application: connect with spark=session.")
+            raise InvalidInput("The lake uses another Spark application: connect with spark=session.")
         found = own if session is None else adopt(session)
         if not found._jsparkSession.equals(own._jsparkSession):
             other = LakeSpark(self._lake, found)
@@ -316,7 +316,7 @@ class LakeSpark:
             found = self._tables.table(state).frame
         if pruning.is_waiting:
             return self._deferred(found, pruning, holds)
-        frame = type(found)(found._jdf, spark)  # the one that is kept lives longer than whoever asked for it
+        frame = type(found)(found._jdf, spark)  # the cached one outlives its caller
         hold_for(self._lake.context.pins, frame, holds)
         return frame
 
@@ -462,13 +462,13 @@ class _Session:
     def table(self, node: LogicalPlan) -> Table:
         written = reference_of(node)
         if written is None:
-            raise InvalidInput("A statement changes tables of the lake: write them as database.table.")
+            raise InvalidInput("A statement can only change tables of the lake: write them as database.table.")
         return self.named(written)
 
     def named(self, written: Reference) -> Table:
         if written.part is not None:
             raise InvalidInput(
-                f"{full_name(written.database, written.name)}.{written.part} is metadata, which is only read."
+                f"{full_name(written.database, written.name)}.{written.part} is metadata, which is read-only."
             )
         reference = self.spelled(written)
         try:
@@ -476,7 +476,7 @@ class _Session:
         except NotFound:
             if any(view.name == reference.name for view in self.lake.catalog.views(reference.database)):
                 raise InvalidInput(
-                    f"{full_name(reference.database, reference.name)} is a view: change the tables that it reads."
+                    f"{full_name(reference.database, reference.name)} is a view: change its tables instead."
                 ) from None
             raise
 

@@ -1,8 +1,8 @@
 """The SQL server: Spark Connect for clients with a token and a role, over the tables of one lake.
 
 Rooms, top first: `server` (binds, starts, stops) > `service` (the calls) > `analysis`, `sessions` > `operations`
-(what runs, and the answers that clients fetch) > `plans`, `results`, `errors`. Messages are checked, planned and run in
-`moulin.pipeline.connect`; who calls and what they may is `moulin.meta.auth`, and who runs next `moulin.network.slots`.
+(running statements, and the results that clients fetch) > `plans`, `results`, `errors`. Messages are checked, planned
+and run in `moulin.pipeline.connect`; authorization is in `moulin.meta.auth`, and scheduling in `moulin.network.slots`.
 
 May import: everything but `moulin.cli`.
 Read first: `service.py`.

@@ -1,4 +1,4 @@
-"""What clients ask about plans without running them."""
+"""Requests about plans that do not run them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Analysis:
         kind = request.WhichOneof("analyze")
         answer = _ANSWERS.get(str(kind))
         if kind is None or answer is None:
-            raise Unsupported(f"This server does not take {kind} of Spark Connect.")
+            raise Unsupported(f"This server does not support {kind} of Spark Connect.")
         response = pb.AnalyzePlanResponse()
         answer(self, getattr(request, kind), getattr(response, kind))
         getattr(response, kind).SetInParent()
@@ -80,14 +80,14 @@ class Analysis:
         answer.result = self._frame(asked.plan)._jdf.semanticHash()
 
     def _files(self, asked: Any, answer: Any) -> None:
-        raise PermissionDenied("Clients do not see the files of a table: leave out inputFiles.")
+        raise PermissionDenied("Clients cannot see the files of a table: remove inputFiles.")
 
     def _keep(self, asked: Any, answer: Any) -> None:
         raise Unsupported(_NOT_KEPT)
 
     def _level(self, asked: Any, answer: Any) -> None:
         if asked.relation.WhichOneof("rel_type") is None:
-            raise InvalidInput("This call takes a relation.")
+            raise InvalidInput("This call needs a relation.")
         answer.storage_level.SetInParent()
 
 

@@ -1,4 +1,4 @@
-"""Errors as Spark's clients understand them: a status, a sentence, and the class of exception to raise."""
+"""Errors in the format of Spark's clients: a status, a message, and the exception class."""
 
 from __future__ import annotations
 

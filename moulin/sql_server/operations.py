@@ -1,8 +1,8 @@
-"""Operations: statements that run in threads of their own, and whose answers wait for their client.
+"""Operations: statements that run in their own threads, with results buffered for the client.
 
-A client that loses its connection attaches again and goes on after the last answer that it has. It releases answers as
-it reads them; an operation is forgotten when all of it was released, when its session ends, or some minutes after
-anybody last asked for it.
+A client that loses its connection reattaches and continues after the last response that it has. It releases responses
+as it reads them; an operation is deleted when everything was released, when its session ends, or some minutes after its
+last use.
 """
 
 # Decisions: docs/decisions/0266
@@ -144,7 +144,7 @@ class Operation:
     def _end(self, error: Exception | None) -> None:
         if error is not None and not isinstance(error, MoulinError):
             log.error("operation failed", exc_info=error)
-            error = Unavailable("The server failed in a way it should not; its log has more.")
+            error = Unavailable("Unexpected error of the server; see its log.")
         with self._changed:
             self._error, self._done = error, True
             self._changed.notify_all()
@@ -168,7 +168,7 @@ class Operations:
         with self._lock:
             found = self._operations.get(id)
         if found is None:
-            raise NotFound(f"[INVALID_HANDLE.OPERATION_NOT_FOUND] There is no operation {id} in this session.")
+            raise NotFound(f"[INVALID_HANDLE.OPERATION_NOT_FOUND] Operation {id} does not exist in this session.")
         return found
 
     def find(self, wanted: Callable[[Operation], bool]) -> list[Operation]:

@@ -1,4 +1,4 @@
-"""Plans as they come in messages: one that was compressed is unpacked, within a limit."""
+"""Plans in messages: compressed ones are decompressed, within a limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def relation_of(plan: pb.Plan, largest: int) -> pb.Relation:
     """The relation of a plan that describes rows."""
     found = unpacked(plan, largest)
     if found.WhichOneof("op_type") != "root":
-        raise InvalidInput("This call takes a plan that describes rows.")
+        raise InvalidInput("This call needs a plan that describes rows.")
     return found.root
 
 
@@ -25,7 +25,7 @@ def unpacked(plan: pb.Plan, largest: int) -> pb.Plan:
         return plan
     packed = plan.compressed_operation
     if packed.compression_codec != pb.COMPRESSION_CODEC_ZSTD:
-        raise InvalidInput("[CONNECT_INVALID_PLAN.CANNOT_PARSE] The plan is compressed in a way that is not known.")
+        raise InvalidInput("[CONNECT_INVALID_PLAN.CANNOT_PARSE] The plan has an unknown compression.")
     try:
         with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(packed.data) as reader:
             data = reader.read(largest + 1)

@@ -1,4 +1,4 @@
-"""The rows of a frame as answers of Connect: a schema, then Arrow streams of one batch each."""
+"""The rows of a frame as responses of Connect: a schema, then Arrow streams of one batch each."""
 
 from __future__ import annotations
 

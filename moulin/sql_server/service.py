@@ -1,4 +1,4 @@
-"""The calls of Spark Connect. What is not here is refused."""
+"""The calls of Spark Connect. All others are rejected."""
 
 # Decisions: docs/decisions/0265, docs/decisions/0266, docs/decisions/0285
 
@@ -106,7 +106,7 @@ class Service(SparkConnectServiceServicer):
             kinds.INTERRUPT_TYPE_OPERATION_ID: lambda one: one.id == request.operation_id,
         }
         if request.interrupt_type not in wanted:
-            raise InvalidInput("An interrupt names all operations, a tag or one operation.")
+            raise InvalidInput("An interrupt must select all operations, a tag or one operation.")
         found = session.operations.find(wanted[request.interrupt_type])
         return _of(session, pb.InterruptResponse(interrupted_ids=[one.id for one in found if one.interrupt()]))
 
@@ -150,7 +150,9 @@ class Service(SparkConnectServiceServicer):
         plan = unpacked(request.plan, self._largest)
         operation = Operation(_operation_id(request), request.tags, self._spark)
         if len(session.operations.find(lambda one: not one.done)) >= MAX_OPERATIONS:
-            raise Unavailable(f"A session has at most {MAX_OPERATIONS} operations at a time: wait for one of them.")
+            raise Unavailable(
+                f"A session can have at most {MAX_OPERATIONS} operations at a time: wait for one of them."
+            )
         self._slots.check(_caller())
         self._sessions.make_room(_caller())
         session.operations.add(operation)
@@ -202,7 +204,7 @@ def _configure(session: ClientSession, operation: pb.ConfigRequest.Operation, re
     elif kind == "is_modifiable":
         found = {key: str(settings.is_settable(key)).lower() for key in operation.is_modifiable.keys}
     else:
-        raise InvalidInput("A call about settings gets, sets or unsets them.")
+        raise InvalidInput("A call for settings must get, set or unset them.")
     response.pairs.extend(pb.KeyValue(key=key, value=value) for key, value in found.items())
 
 

@@ -1,6 +1,6 @@
-"""Sessions of clients: each belongs to one token. A session id of another token names nothing.
+"""Sessions of clients: each belongs to one token. Session ids of other tokens are unknown.
 
-Whom a message says it is from is not read: the token says it.
+The user in a message is ignored: the token identifies the caller.
 """
 
 # Decisions: docs/decisions/0266
@@ -102,14 +102,16 @@ class Sessions:
     def _add(self, caller: Caller, id: str) -> ClientSession:
         with self._lock:
             if sum(owner == caller for owner, _ in self._sessions) >= MAX_SESSIONS:
-                raise Unavailable(f"A token has at most {MAX_SESSIONS} sessions at a time: stop one with spark.stop().")
+                raise Unavailable(
+                    f"A token can have at most {MAX_SESSIONS} sessions at a time: stop one with spark.stop()."
+                )
         made = ClientSession(id, self._make(caller))
         with self._lock:
             self._sessions[caller, id] = made
         return made
 
     def _sweep(self) -> None:
-        """End sessions that nobody has used for long, and forget operations that nobody asks for."""
+        """End sessions unused for long, and delete unused operations."""
         now = time.monotonic()
         with self._lock:
             all_of_them = list(self._sessions.items())

@@ -1,4 +1,4 @@
-"""Addresses of lakes, and the branch that may stand at their end: `./lake@exp`, `grpc://host:9560@exp`."""
+"""Addresses of lakes, with an optional branch at the end: `./lake@exp`, `grpc://host:9560@exp`."""
 
 # Decisions: docs/decisions/0415
 

@@ -1,7 +1,7 @@
 """A lake's storage together with its base paths: the one module that resolves addresses below `bases/`.
 
-The catalog says which base paths there are; options, which may hold secrets, come from whoever opens the lake. A base
-path is opened when a file below it is first asked for.
+The catalog lists the base paths; options, which may contain secrets, come from the caller who opens the lake. A base
+path is opened on first use.
 """
 
 # Decisions: docs/decisions/0430
@@ -92,17 +92,19 @@ class BasesStore(Store):
             return self.own, path
         found = paths.parse_base_path(paths.checked(path))
         if found is None:
-            raise InvalidInput(f"{path[:200]!r} is not the address of a file below a base path.")
+            raise InvalidInput(f"{path[:200]!r} is not the address of a file in a base path.")
         base_id, rest = found
         if base_id not in self._known:
             self.known()
         base = self._known.get(base_id)
         if base is None:
-            raise Corrupt(f"{path} lies below a base path that the lake does not have: run `moulin check`.")
+            raise Corrupt(f"{path} is below an unknown base path: run `moulin check`.")
         try:
             return self.open_base(base), rest
         except NotFound as error:
-            raise Corrupt(f"The base path {base.name!r} is gone, and {path} with it: {error.message}") from error
+            raise Corrupt(
+                f"The base path {base.name!r} does not exist, so {path} cannot be read: {error.message}"
+            ) from error
 
     @property
     def is_local(self) -> bool:
@@ -156,9 +158,9 @@ class BasesStore(Store):
         store, rest = self._writable(path)
         store.put_derived(rest, data)
 
-    def put_fresh(self, path: str, data: bytes) -> None:
+    def put_fresh(self, path: str, *parts: bytes) -> None:
         store, rest = self._writable(path)
-        store.put_fresh(rest, data)
+        store.put_fresh(rest, *parts)
 
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
         store, rest = self._writable(path)
@@ -173,7 +175,7 @@ class BasesStore(Store):
         return (replace(info, path=f"{base}{info.path}") for info in store.list(rest, behind))
 
     def delete(self, objects: Iterable[str]) -> None:
-        """Removes objects. One that the lake did not put below a base path is refused: it is somebody else's."""
+        """Removes objects. Rejects adopted files in base paths."""
         own: list[str] = []
         for path in objects:
             if path.startswith(_PREFIX):
@@ -192,7 +194,7 @@ class BasesStore(Store):
 
     def _writable(self, path: str) -> tuple[Store, str]:
         if path.startswith(_PREFIX) and paths.is_adopted(path):
-            raise FailedPrecondition(f"{path} belongs to somebody else: the lake never changes it.")
+            raise FailedPrecondition(f"{path} is an adopted file: the lake never changes it.")
         return self._of(path)
 
 

@@ -1,14 +1,14 @@
-"""Blocks of remote objects in a folder of this machine, within a byte limit, the least recently used dropped first.
+"""A local folder of blocks of remote objects, with a byte limit and LRU eviction.
 
 The folder is the index: a block is a file whose name follows from the object and the block, and whose times say when it
-was last used. So several processes share one folder without talking to each other, and a killed one leaves nothing
-but, at worst, a temporary file. A file holds a header and the block:
+was last used. So several processes share one folder without communication, and a killed one leaves at most a temporary
+file. A file contains a header and the block:
 
     "MCB1" | CRC-32 of name, object size and block, u32 | object size, u64 | block length, u64 | block
 
-all little-endian. One that does not check out is removed and counts as missing. Nothing here is synced: what a power
-cut leaves is checked like everything else. A folder that is full or cannot be written costs the caller nothing but the
-cache: one warning is logged, and writing is tried again after a while.
+all little-endian. A file that does not match its checksum is removed and counts as missing. Nothing is synced, because
+every file is checked when it is read. If the folder is full or not writable, callers continue without the cache: one
+warning is logged, and writing is retried after a while.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class BlockFolder:
             self._used, self._written = used, 0
 
     def _files(self) -> Iterator[_File]:
-        """Every block; temporary files that nobody can be writing any more are removed on the way."""
+        """Every block; removes stale temporary files."""
         stale = time.time() - _STALE_SECONDS
         with suppress(FileNotFoundError), os.scandir(self.folder) as folders:
             for folder in folders:
@@ -179,7 +179,7 @@ class BlockFolder:
     def _warn(self, error: OSError) -> None:
         if not self._warned:
             self._warned = True
-            log.warning("The cache in %s does not work (%s); reads go on without it.", self.folder, error.strerror)
+            log.warning("The cache in %s does not work (%s); reads continue without it.", self.folder, error.strerror)
 
 
 def _checksum(name: str, number: int, object_size: int, data: bytes | memoryview) -> int:

@@ -1,9 +1,8 @@
 """A read-through disk cache in front of a remote store.
 
-Only what never changes is kept: segments and what lies beside them, deletion vectors and journals. Manifests, the
-marker and everything else pass through. An object is kept in aligned blocks, a small one in a single block; blocks
-that follow each other and are missing are asked for in one request, and readers who want the same block at the same
-time share one request.
+Only immutable objects are cached: segments and their index files, deletion vectors and journals. Manifests, the marker
+and everything else pass through. An object is cached in aligned blocks, a small one in a single block; adjacent missing
+blocks are fetched in one request, and concurrent readers of a block share one request.
 """
 
 from __future__ import annotations
@@ -128,8 +127,8 @@ class CachedStore(Store):
         for start, length in ranges:
             if start + length > size and length:
                 raise Corrupt(
-                    f"{self._name(path)} has {size} bytes, and not the {length} from {start} on: it is cut short. "
-                    "Restore it."
+                    f"{self._name(path)} has {size} bytes, and not the {length} from {start} on: it is truncated. "
+                    f"Restore it."
                 )
         wanted = {b for start, length in ranges if length for b in _numbers(start, length)}
         blocks = self._collect(path, size, sorted(wanted))
@@ -150,8 +149,8 @@ class CachedStore(Store):
         self._remote.put_derived(path, data)
         self._forget(path)
 
-    def put_fresh(self, path: str, data: bytes) -> None:
-        self._remote.put_fresh(path, data)
+    def put_fresh(self, path: str, *parts: bytes) -> None:
+        self._remote.put_fresh(path, *parts)
         self._forget(path)
 
     @contextmanager
@@ -237,7 +236,7 @@ class CachedStore(Store):
                     del self._flights[key]
             for _, flight in flights:
                 if not flight.done():
-                    flight.set_exception(MoulinError("The reader that was waited for failed."))
+                    flight.set_exception(MoulinError("A concurrent read of the same block failed."))
 
     def _take(self, path: str, data: bytes) -> _Opened:
         """Keep an object that was read whole."""

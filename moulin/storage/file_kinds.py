@@ -1,6 +1,6 @@
-"""What a path of a lake is: one question for all shapes of `paths`. Pure functions, no I/O.
+"""Classifies paths of a lake by the forms in `paths`. Pure functions, no I/O.
 
-A path that comes from somebody else, or from an old row, is believed only when it has the shape of a kind.
+An untrusted path, or one from an old row, is accepted only if it has the form of a known kind.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _engine_file(path: str) -> KnownFile | None:
     return None if found is None else KnownFile(FileKind.ENGINE_FILE, found)
 
 
-# In this order: a file of somebody else is never ours, whatever its name; what an engine wrote may have any name, and
+# In this order: an adopted file is never ours, whatever its name; what an engine wrote may have any name, and
 # lies where some of ours do.
 _PARSERS: tuple[Callable[[str], KnownFile | None], ...] = (
     _adopted,

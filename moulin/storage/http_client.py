@@ -1,4 +1,6 @@
-"""Requests to services that settings name, over HTTP alone: urllib's own opener reads files and follows redirects."""
+"""HTTP requests to services in settings. Does not use urllib's default opener, which reads files and follows
+redirects.
+"""
 
 from __future__ import annotations
 

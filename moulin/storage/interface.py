@@ -1,11 +1,11 @@
-"""What every store promises, whether it is a folder or an object store.
+"""The guarantees of every store, a folder or an object store.
 
-- A path is relative to the root and passes `paths.checked`. An object is seen whole or not at all.
-- When `put`, `put_if_absent` or a `writer` block returns, the bytes outlive a power cut.
+- A path is relative to the root and passes `paths.checked`. Objects are atomic: visible completely or not at all.
+- When `put`, `put_if_absent` or a `writer` block returns, the bytes are durable.
 - `put_if_absent` has exactly one winner, between threads, processes and machines.
-- Errors come from `moulin.errors`. They never show keys, tokens or signed URLs, and neither does `repr`.
+- Errors are those of `moulin.errors`. Errors and `repr` never contain keys, tokens or signed URLs.
 - A store may be used from several threads at once, and pickled. A folder may also be used after a fork; the client of
-  object stores may not, and refuses.
+  object stores may not, and raises an error.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Store(ABC):
 
     @property
     def sts(self) -> Sts | None:
-        """Whoever lends short-lived credentials for parts of this store; None when nobody does."""
+        """The vendor of short-lived credentials for parts of this store; None if there is none."""
         return None
 
     def location(self, path: str) -> str:
@@ -107,9 +107,12 @@ class Store(ABC):
         """As `put_if_absent`, for what can be made again: a power cut may take the object away, or cut it short."""
         self.put_if_absent(path, data)
 
-    def put_fresh(self, path: str, data: bytes) -> None:
-        """As `put_if_absent`, for a name that nobody looks for before this returns: a crash may leave it cut short."""
-        self.put_if_absent(path, data)
+    def put_fresh(self, path: str, *parts: bytes) -> None:
+        """As `put_if_absent`, for a name that nobody looks for before this returns: a crash may leave it cut short.
+
+        The object is what the parts are together.
+        """
+        self.put_if_absent(path, b"".join(parts))
 
     @abstractmethod
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
@@ -159,7 +162,7 @@ class Store(ABC):
         finally:
             self.delete([probe])
         if not honoured:
-            raise FailedPrecondition(f"{self.uri} overwrites objects that put-if-absent must keep: use another store.")
+            raise FailedPrecondition(f"{self.uri} does not support put-if-absent: use another store.")
 
 
 def checked_prefix(prefix: str) -> str:
@@ -171,7 +174,7 @@ def checked_prefix(prefix: str) -> str:
 def checked_ranges(ranges: Sequence[tuple[int, int]]) -> Sequence[tuple[int, int]]:
     for start, length in ranges:
         if start < 0 or length < 0 or start + length > paths.MAX_NUMBER:
-            raise InvalidInput(f"No object has {length} bytes from {start} on: a range lies between 0 and 2**63.")
+            raise InvalidInput(f"No object has {length} bytes from {start} on: a range must be between 0 and 2**63.")
     return ranges
 
 
@@ -179,7 +182,7 @@ def complete(name: str, start: int, length: int, data: bytes) -> bytes:
     """`data` if it is all of the range that was asked for."""
     if len(data) != length:
         raise Corrupt(
-            f"{name} has only {len(data)} of the {length} bytes from {start} on: it is cut short. Restore it."
+            f"{name} has only {len(data)} of the {length} bytes from {start} on: it is truncated. Restore it."
         )
     return data
 
@@ -188,8 +191,8 @@ def checked_etag(name: str, found: str | None, recorded: str) -> None:
     """Refuse an object that is not the one that had the ETag `recorded`. Stores spell the same one in several ways."""
     if recorded and found and _plain(found) != _plain(recorded):
         raise Corrupt(
-            f"{name} was changed: its ETag is {found[:100]}, not {recorded}. Put the object back; if its bytes are as "
-            "they were, set check_etags to 'off'."
+            f"{name} was changed: its ETag is {found[:100]}, not {recorded}. Restore the object; if its content did "
+            f"not change, set check_etags to 'off'."
         )
 
 

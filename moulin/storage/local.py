@@ -1,10 +1,10 @@
 """A folder as a store.
 
-Not through obstore: its local store does not sync what it writes, hangs in a forked child, and takes many times as long
-as the system calls below it.
+Does not use obstore: its local store does not sync writes, hangs in a forked child, and is many times slower than the
+system calls.
 """
 
-# Decisions: docs/decisions/0030, docs/decisions/0497
+# Decisions: docs/decisions/0030, docs/decisions/0497, docs/decisions/0692
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ _FOLDER_ATTEMPTS: Final = 50  # against a sweep of empty folders at the same tim
 _BEFORE: Final = "before"
 _AFTER: Final = "after"
 _NEVER: Final = "never"
+_PIECE_BYTES: Final = 1 << 20  # of one write
 _NO_HARD_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV})
 
 
@@ -116,9 +117,9 @@ class LocalStore(Store):
         with self._staged(path, _link, sync=_NEVER) as file:
             file.write(data)
 
-    def put_fresh(self, path: str, data: bytes) -> None:
+    def put_fresh(self, path: str, *parts: bytes) -> None:
         with self._staged(path, _link, sync=_AFTER) as file:
-            file.write(data)
+            file.writelines(parts)
 
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
         return self._staged(path, os.replace)
@@ -216,7 +217,11 @@ class LocalStore(Store):
 
 
 class _TemporaryFile(io.FileIO):
-    """The file under a local writer; a full disk becomes Unavailable at the write that met it."""
+    """The file under a local writer; a full disk becomes Unavailable at the write that met it.
+
+    The page cache takes memory for a write in blocks of up to its size, and large blocks may have to be fetched by a
+    virtual machine first, which takes ten times as long as copying: so little is written at a time.
+    """
 
     def __init__(self, descriptor: int, target: str) -> None:
         super().__init__(descriptor, "wb")
@@ -224,7 +229,7 @@ class _TemporaryFile(io.FileIO):
 
     def write(self, data: Any, /) -> int:
         with _writing(self._target):
-            return super().write(data)
+            return super().write(memoryview(data)[:_PIECE_BYTES])  # whoever buffers it comes again with the rest
 
 
 def _create_temporary(root: str, path: str) -> tuple[str, int, list[str]]:
@@ -247,7 +252,7 @@ def _reading(file: str) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise NotFound(f"There is no file {file}.") from error
+        raise NotFound(f"File {file} does not exist.") from error
     except OSError as error:
         raise _failure(error, f"{file} cannot be read", "check its permissions") from error
 
@@ -262,7 +267,7 @@ def _writing(file: str) -> Iterator[None]:
 
 def _failure(error: OSError, what: str, remedy: str) -> MoulinError:
     if error.errno in _TRANSIENT:
-        return Unavailable(f"{what} ({error.strerror}): make room or mend the disk, then retry.")
+        return Unavailable(f"{what} ({error.strerror}): free space or repair the disk, then retry.")
     return FailedPrecondition(f"{what} ({error.strerror}): {remedy}.")
 
 
@@ -274,7 +279,7 @@ def _link(temporary: str, target: str) -> None:
         if os.path.samefile(temporary, target):  # a server of files lost its answer, and was asked again
             return
         _sync_folder(os.path.dirname(target))  # the winner may not have got that far, and the loser builds on its file
-        raise AlreadyExists(f"The file {target} exists already.") from None
+        raise AlreadyExists(f"File {target} already exists.") from None
     except OSError as error:
         if error.errno in _NO_HARD_LINKS:
             raise FailedPrecondition(

@@ -1,8 +1,8 @@
-"""Who may read the files of a lake in a folder: its owner, unless the folder says otherwise.
+"""File permissions of a lake in a folder: owner only, unless the folder's mode is wider.
 
-A new lake folder is for its owner alone (700). What is made below a folder has its mode, whatever the umask: who may
-use the folder may use what is in it, so that `chmod -R g+rwX` shares a lake with a group from then on. Files that are
-written in place (the catalog, logs, notes of living processes) are for those who may write to their folder.
+A new lake folder has mode 700. New files and folders take the mode of their folder, whatever the umask, so that `chmod
+-R g+rwX` shares a lake with a group. Files that are written in place (the catalog, logs, notes of running processes)
+are writable by everyone who may write to their folder.
 """
 
 from __future__ import annotations

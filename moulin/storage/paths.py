@@ -1,9 +1,9 @@
-"""Every file name of a lake is built and parsed here. DO NOT CHANGE: lakes on disk carry these names.
+"""Every file name of a lake is built and parsed here. DO NOT CHANGE: existing lakes use these names.
 
 ```
 moulin.json                                                         marker: this folder is a lake
 catalog.sqlite                                                      embedded catalog
-living/catalog.sqlite-<16 hex>                                      what a process that lives uses of the lake
+living/catalog.sqlite-<16 hex>                                      what a running process uses of the lake
 manifests/<version:020>.delta | .full                               lake manifests
 tables/<table uuid>/data/_moulin_segment=<number>/<8 hex>.parquet   segments, each alone in its folder
 tables/<table uuid>/data/_moulin_segment=<number>/<8 hex>.keys      the key index of that segment, if its table is keyed
@@ -24,7 +24,7 @@ ingest-stream/<stream uuid>/<offset:020>.baby                       baby segment
 set-aside/<stream uuid>/<offset:020>.baby                           what a nursery could not read of a baby segment
 set-aside/manifests/<incarnation>/<path of a manifest>              copies of manifests that a recovery gave up
 nursery-tries/<stream uuid>/<offset:020>/<32 hex>.try               a nursery began a batch here
-bases/<base path uuid>/<path below it>                              a file below a base path, of somebody else
+bases/<base path uuid>/<path below it>                              an adopted file in a base path
 bases/<base path uuid>/moulin/<lake uuid>/tables/...                a segment, or its key index, that was moved there
 <any folder>/.<name>.<16 hex>.tmp                                   a write under way, or left by a killed process
 ```
@@ -32,8 +32,8 @@ bases/<base path uuid>/moulin/<lake uuid>/tables/...                a segment, o
 A region's log on a local disk has a folder of its own, of files `<position:020>.wal`.
 
 An address that begins with bases/ is that of an object below a base path (bases.py resolves it).
-All other paths are relative to the storage root, use `/`, and have one spelling only: `parse_x(x(...))` gives the parts
-back, and a parser answers None to every string that its builder cannot make. Pure functions, no I/O.
+All other paths are relative to the storage root, use `/`, and have exactly one form: `parse_x(x(...))` returns the
+parts, and a parser returns None for every string that its builder cannot create. Pure functions, no I/O.
 """
 
 # Decisions: docs/decisions/0012
@@ -41,6 +41,7 @@ back, and a parser answers None to every string that its builder cannot make. Pu
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, Literal, get_args
 from uuid import UUID
 
@@ -424,7 +425,11 @@ def parse_engine_path(path: str) -> UUID | None:
 def parse_base_path(path: str) -> tuple[UUID, str] | None:
     """The base path that a file lies below, and where; None for a file in the lake's own storage."""
     match = _BASE.fullmatch(path) if path.startswith("bases/") else None
-    return (UUID(match[1]), match[2]) if match else None
+    return (_base_id(match[1]), match[2]) if match else None
+
+
+_base_id = lru_cache(1024)(UUID)
+"""The ids of base paths: there are few, and files below one are many."""
 
 
 def parse_moved(path: str) -> tuple[UUID, UUID, str] | None:
@@ -440,7 +445,7 @@ def is_in_moved_folder(path: str) -> bool:
 
 
 def is_adopted(path: str) -> bool:
-    """Whether a file belongs to somebody else: it lies below a base path, and no lake put it there."""
+    """Whether a file is adopted: it is in a base path, and no lake put it there."""
     return parse_base_path(path) is not None and parse_moved(path) is None
 
 
@@ -459,7 +464,8 @@ def checked(path: str) -> str:
     """`path` itself if it names an object below the root; refuses absolute paths, `..` and other ways out."""
     if not path or path.startswith("/"):
         raise InvalidInput(f"An object's path is relative to the lake, not {path!r}.")
-    if any(part in ("", ".", "..") for part in path.split("/")) or _CONTROL.search(path):
+    parts = path.split("/")
+    if "" in parts or "." in parts or ".." in parts or _CONTROL.search(path):
         raise InvalidInput(
             f"The object path {path!r} holds an empty part, '.', '..', a backslash or a control character."
         )
@@ -488,7 +494,7 @@ def _checked_number(number: int, what: str) -> int:
 
 def _checked_uuid(value: UUID) -> UUID:
     if not isinstance(value, UUID):
-        raise InvalidInput(f"A file of a lake is named by a UUID, not {value!r}.")
+        raise InvalidInput(f"The name of a file of a lake must be a UUID, not {value!r}.")
     return value
 
 

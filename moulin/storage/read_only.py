@@ -1,4 +1,4 @@
-"""A store that is only read: whatever would change it is refused before it is asked."""
+"""A read-only store: rejects every change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moulin.storage.table_store import TableStore
 
 
 class ReadOnlyStore(TableStore):
-    """The storage of a lake that somebody else writes and cleans up.
+    """The storage of a lake that other processes write and clean up.
 
     A data file that is gone was named by the version that is being read: clean-up has passed that version, and the
     error says so.
@@ -19,7 +19,7 @@ class ReadOnlyStore(TableStore):
 
     def _missing(self, path: str) -> MoulinError:
         return FailedPrecondition(
-            f"{path} was cleaned up since this replica last looked: call refresh() and read the newer version."
+            f"{path} was cleaned up since the last refresh: call refresh() and read the newer version."
         )
 
     def put(self, path: str, data: bytes) -> None:
@@ -31,7 +31,7 @@ class ReadOnlyStore(TableStore):
     def put_derived(self, path: str, data: bytes) -> None:
         raise self._refused(path)
 
-    def put_fresh(self, path: str, data: bytes) -> None:
+    def put_fresh(self, path: str, *parts: bytes) -> None:
         raise self._refused(path)
 
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
@@ -45,4 +45,4 @@ class ReadOnlyStore(TableStore):
         raise self._refused(prefix)
 
     def _refused(self, path: str) -> FailedPrecondition:
-        return FailedPrecondition(f"{self.uri} was opened read-only, so {path} cannot be changed: write elsewhere.")
+        return FailedPrecondition(f"{self.uri} was opened read-only, so {path} cannot be changed.")

@@ -282,7 +282,7 @@ class _Client:
     def enter(cls, uri: str) -> None:
         if cls.lost:
             raise FailedPrecondition(
-                f"{uri} was used before this process was forked: start processes by 'spawn' or 'forkserver' instead."
+                f"{uri} was used before this process was forked: start processes with 'spawn' or 'forkserver' instead."
             )
         cls.started = True
 
@@ -330,12 +330,14 @@ def _stretches(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _checked_uri(uri: str) -> str:
     """`uri` in one spelling. Not quoted in an error before it is known to hold no secret."""
-    parts = _split(uri, "A storage URI is written as s3://bucket/prefix.")
+    parts = _split(uri, "A storage URI must look like s3://bucket/prefix.")
     account = parts.scheme in ("abfs", "abfss") and ":" not in parts.netloc
     if ("@" in parts.netloc and not account) or parts.query or parts.fragment:
-        raise InvalidInput("A storage URI holds no user, password or query string: pass those as storage options.")
+        raise InvalidInput(
+            "A storage URI must not contain user, password or query string: pass those as storage options."
+        )
     if not parts.netloc:
-        raise InvalidInput(f"The storage URI names no bucket: write it as {parts.scheme}://bucket/prefix.")
+        raise InvalidInput(f"The storage URI has no bucket: write {parts.scheme}://bucket/prefix.")
     prefix = checked_prefix(parts.path.strip("/"))
     return f"{parts.scheme}://{parts.netloc}/{prefix}".rstrip("/")
 
@@ -345,7 +347,7 @@ def _checked_options(options: Mapping[str, str]) -> dict[str, str]:
     checked = {}
     for key, value in options.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise InvalidInput(f"The storage option {key!r} is not text: give every option as a string.")
+            raise InvalidInput(f"The storage option {key!r} is not a string: pass every option as a string.")
         checked[key.lower()] = value
     for key, value in [*checked.items()]:
         if _ENDPOINT.fullmatch(key) and "fabric" not in key:

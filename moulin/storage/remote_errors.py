@@ -1,4 +1,4 @@
-"""What the client of object stores raises, as errors of Moulin."""
+"""Converts errors of the object store client to errors of Moulin."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def failure(error: Exception, uri: str, name: str) -> MoulinError:
     if code and code[1] in ("NoSuchBucket", "ContainerNotFound"):
         return FailedPrecondition(f"The bucket of {uri} does not exist: create it first.")
     if isinstance(error, FileNotFoundError):
-        return NotFound(f"There is no object {name}.")
+        return NotFound(f"Object {name} does not exist.")
     if isinstance(error, exceptions.AlreadyExistsError):
-        return AlreadyExists(f"The object {name} exists already.")
+        return AlreadyExists(f"Object {name} already exists.")
     if isinstance(error, exceptions.NotSupportedError | NotImplementedError):
         return FailedPrecondition(
-            f"{uri} does not support what was asked for {name}: use another store or its options."
+            f"{uri} does not support an operation for {name}: use another store or other options."
         )
     if isinstance(error, ValueError | exceptions.InvalidPathError):
-        return InvalidInput(f"{name} is not a name or range that the store takes.")
+        return InvalidInput(f"{name} is not a name or range that the store accepts.")
     if (answer and answer[1] == "416") or "Invalid range: " in text:
-        return Corrupt(f"{name} ends before the bytes that were asked for: it is cut short. Restore it.")
+        return Corrupt(f"{name} ends before the bytes that were asked for: it is truncated. Restore it.")
     if answer:
         words = f"it answered {answer[1]} {code[1] if code else ''}".rstrip()
         if answer[1] in ("401", "403"):
-            return Unavailable(f"{name} was refused ({words}): check the credentials in the storage options.")
+            return Unavailable(f"{name} was denied ({words}): check the credentials in the storage options.")
         return Unavailable(f"{name} cannot be reached ({words}): retry later.")
     known = next((meaning for sign, meaning in _SIGNS if sign in text), "the request failed")
     return Unavailable(f"{name} cannot be reached ({known}): check the address and the network, then retry.")

@@ -1,4 +1,4 @@
-"""The bytes of a segment: in storage, or in its facts when it is inline; and where its key index lies."""
+"""The bytes of a segment, in storage or in its facts if inline, and the path of its key index."""
 
 # Decisions: docs/decisions/0320
 

@@ -1,4 +1,4 @@
-"""Opens the store that a path or URI names."""
+"""Opens the store at a path or URI."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def open_store(uri: str | Path, options: Mapping[str, str] | None = None, *, cre
     """
     text = os.fspath(uri)
     if not text or "\0" in text:
-        raise InvalidInput("The storage path is empty or holds a zero byte: give a folder or a URI.")
+        raise InvalidInput("The storage path is empty or contains a zero byte: use a folder or a URI.")
     match = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text) if isinstance(uri, str) else None
     scheme = match[1].lower() if match else ""
     if scheme in REMOTE_SCHEMES:
@@ -33,20 +33,22 @@ def open_store(uri: str | Path, options: Mapping[str, str] | None = None, *, cre
 
         return open_remote(text, options or {})
     if options:
-        raise InvalidInput(f"Only object stores take storage options, but got {', '.join(map(str, options))}.")
+        raise InvalidInput(f"Only object stores have storage options, but got {', '.join(map(str, options))}.")
     if scheme == "memory":
         from moulin.storage.remote import open_memory
 
         return open_memory(text)
     if scheme in ("", "file"):
         return open_folder(_folder(text) if scheme else text, create=create)
-    raise InvalidInput(f"No store is known for {scheme}://: use a folder, file://, s3://, gs://, az:// or abfs://.")
+    raise InvalidInput(f"Unknown scheme {scheme}://: use a folder, file://, s3://, gs://, az:// or abfs://.")
 
 
 def _folder(uri: str) -> str:
     match = re.fullmatch(r"(?i:file):(?://(?:localhost)?)?(/(?!/)[^?#]*)", uri)
     if match is None:
-        raise InvalidInput("A file URI is file:///folder, without a host, and with '?' and '#' written as %3F and %23.")
+        raise InvalidInput(
+            "A file URI must look like file:///folder, without a host, and with '?' and '#' written as %3F and %23."
+        )
     return unquote(match[1])
 
 

@@ -1,11 +1,11 @@
 """Short-lived credentials for a part of an S3 bucket, from a security token service: AssumeRole with a session policy.
 
-The service is AWS's, or one that speaks its protocol, such as MinIO's. Options of the storage name the role:
+The service is AWS's, or a compatible one such as MinIO's. Options of the storage name the role:
 
-    sts_role_arn       the role to assume; without it no credentials are lent
+    sts_role_arn       the role to assume; without it no credentials are vended
     sts_endpoint       the service; by default that of `endpoint`, or AWS's in the region
-    sts_seconds        how long credentials live, 3600 by default and at least
-    sts_external_id    what the role asks for, if anything
+    sts_seconds        lifetime of credentials, at least and by default 3600
+    sts_external_id    the external id that the role requires, if any
 
 The call is signed with the storage's own keys. Nothing of it is stored or logged.
 """
@@ -120,8 +120,8 @@ class Sts:
         text = json.dumps({"Version": "2012-10-17", "Statement": statements}, separators=(",", ":"))
         if len(text) > _LARGEST_POLICY:
             raise Unavailable(
-                "The table's files lie in more folders than credentials can name: compact the table, or let engines "
-                "bring their own."
+                "The table's files are in more folders than credentials can cover: compact the table, or let engines "
+                "use their own credentials."
             )
         return text
 
@@ -135,9 +135,7 @@ class Sts:
         names = ("access_key_id", "secret_access_key", "session_token")
         found = [self._options.get(name) or os.environ.get(f"AWS_{name.upper()}", "") for name in names]
         if not found[0] or not found[1]:
-            raise InvalidInput(
-                "Lending credentials takes access_key_id and secret_access_key among the storage options."
-            )
+            raise InvalidInput("Vending credentials needs access_key_id and secret_access_key in the storage options.")
         return found[0], found[1], found[2]
 
     def _host(self) -> str:
@@ -191,14 +189,14 @@ def _seconds(text: str) -> int:
 
 
 def sts_of(uri: str, options: Mapping[str, str]) -> Sts | None:
-    """Whoever lends credentials for a storage; None where no role is named, or the storage is not in S3."""
+    """The credential vendor of a storage; None without a role, or if the storage is not in S3."""
     given = sorted(OPTIONS & options.keys())
     if not given:
         return None
     if not uri.startswith(("s3://", "s3a://")):
-        raise InvalidInput(f"Only S3 takes the storage option {given[0]}.")
+        raise InvalidInput(f"Only S3 supports the storage option {given[0]}.")
     if not options.get("sts_role_arn"):
-        raise InvalidInput(f"The storage option {given[0]} means nothing without sts_role_arn.")
+        raise InvalidInput(f"The storage option {given[0]} has no effect without sts_role_arn.")
     return Sts(uri, options)
 
 

@@ -1,11 +1,11 @@
-"""The storage of a lake as its tables read it: a file that a version names is there, or the reader learns why not."""
+"""The storage of a lake for tables: if a file of a version is missing, the error says why."""
 
 # Decisions: docs/decisions/0172
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Lost(Corrupt):
-    """A file that never changes, and that whoever reads it knows from the catalog, is gone: `path`."""
+    """An immutable file of the catalog is missing: `path`."""
 
     def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message)
@@ -39,8 +39,12 @@ class TableStore(Store):
 
     def _missing(self, path: str) -> MoulinError:
         """The error for a file that a version names and that is not there."""
+        named = path
+        if paths.is_adopted(path):
+            with suppress(MoulinError):
+                named = f"{self._store.location(path)} ({path})"
         return Lost(
-            f"{path} is gone: it was lost, or clean-up passed the version while it was read. Run `moulin check`, and "
+            f"{named} is gone: it was lost, or clean-up passed the version while it was read. Run `moulin check`, and "
             "restore the file from a copy.",
             path,
         )
@@ -103,8 +107,8 @@ class TableStore(Store):
     def put_derived(self, path: str, data: bytes) -> None:
         self._store.put_derived(path, data)
 
-    def put_fresh(self, path: str, data: bytes) -> None:
-        self._store.put_fresh(path, data)
+    def put_fresh(self, path: str, *parts: bytes) -> None:
+        self._store.put_fresh(path, *parts)
 
     def writer(self, path: str) -> AbstractContextManager[BinaryIO]:
         return self._store.writer(path)

@@ -21,7 +21,7 @@ CREATED, DROPPED, RENAMED, CHANGED = "created", "dropped", "renamed", "changed"
 
 @dataclass(frozen=True)
 class TableDiff:
-    """One table of a branch that is not as it was when the branch began.
+    """One table of a branch that differs from its fork version.
 
     `kind` is created, dropped, renamed or changed; `before` is the old name of a renamed one. `schema` has a line for
     each change of columns, partitioning, order and indexes; `properties` has the old and the new value of each that
@@ -37,7 +37,7 @@ class TableDiff:
     _feed: Callable[[], Feed] | None = field(default=None, repr=False, compare=False)
 
     def rows(self) -> pa.RecordBatchReader:
-        """The rows that changed, as a table's change feed has them: `_change_type`, `_row_id` and the columns."""
+        """The changed rows, in the form of a change feed: `_change_type`, `_row_id` and the columns."""
         if self._feed is None:
             return pa.RecordBatchReader.from_batches(pa.schema([]), [])
         return self._feed().to_reader()
@@ -61,7 +61,7 @@ class TableDiff:
 
 @dataclass(frozen=True, slots=True)
 class BranchDiff:
-    """What the branch `branch` did since it began as main was at `version`: one entry for each table that differs."""
+    """The changes of the branch `branch` since its fork version `version`: one entry for each changed table."""
 
     branch: str
     version: int

@@ -1,4 +1,4 @@
-"""Branches as users name them: how long they live, and what they have that main has not."""
+"""Arguments of branches: their lifetime and start."""
 
 # Decisions: docs/decisions/0411
 
@@ -17,7 +17,7 @@ _SPAN = re.compile(r"(\d{1,9})\s*([smhdw])")
 
 
 def seconds_of(expires: str | float | timedelta | None) -> float | None:
-    """How long a branch lives: seconds, a timedelta, or text such as "36h" or "7d"; None for ever."""
+    """The lifetime of a branch: seconds, a timedelta, or text such as "36h" or "7d"; None is unlimited."""
     if expires is None:
         return None
     if isinstance(expires, timedelta):

@@ -1,4 +1,4 @@
-"""Casts of columns: every segment is written again in a schema where the column is another one of the same name."""
+"""Casts of columns: rewrites every segment in a schema with a new column of the same name."""
 
 # Decisions: docs/decisions/0261
 
@@ -55,7 +55,7 @@ def cast(
     kind: IcebergType,
     alter: Callable[[SchemaChange], Outcome],
 ) -> Outcome:
-    """Give a column another type, in one version. `alter` commits a change of the schema alone."""
+    """Change the type of a column, in one version. `alter` commits only a schema change."""
     old = find_column(load().schema, name).field_type
     if old == kind:
         return Outcome(load().head_version)
@@ -109,7 +109,7 @@ def _rewrite(
 
 
 def cast_segments(work: CastSlice) -> list[SegmentFacts]:
-    """Write the live rows of segments again, in their order and with their row ids, one column cast."""
+    """Rewrite the live rows of segments, in order and with their row ids, with one column cast."""
     return [_cast_segment(work, segment, number) for segment, number in work.segments if segment.live_rows]
 
 

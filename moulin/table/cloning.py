@@ -1,4 +1,4 @@
-"""Clones of tables: without copies in one lake, or as rows written anew, also from another lake."""
+"""Clones of tables: without copies in one lake, or with copied rows, also from another lake."""
 
 # Decisions: docs/decisions/0410
 

@@ -1,4 +1,4 @@
-"""What tables of one lake share."""
+"""The shared context of the tables of one lake."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class InlineAppends:
 class Context:
     """Catalog, storage and caches of a lake, and its ports to Spark and Iceberg, if it was given any.
 
-    `make_spark` is called when Spark is first asked for. With `starts_spark`, work of some size starts a session;
-    without it, such work runs on Spark only if a session has started before. `keyed` and `look_at` belong to
-    `moulin.table.keyed.tables`.
+    `make_spark` is called when Spark is first needed. With `starts_spark`, large work starts a session; without it,
+    large work runs on Spark only if a session exists. `keyed` and `look_at` belong to `moulin.table.keyed.tables`.
+    `lines` has those of main and of its branches that are open here, this one among them.
     """
 
     catalog: CatalogBackend
@@ -56,6 +56,7 @@ class Context:
     keyed: dict[UUID, OpenTable] = field(default_factory=dict)
     look_at: dict[UUID, float] = field(default_factory=dict)  # when to look at the logs of a table not in `keyed`
     inline: dict[UUID, InlineAppends] = field(default_factory=dict)  # see `moulin.table.compact.inline`
+    lines: list[Context] = field(default_factory=list)
     committer: Committer = field(init=False)
     indexes: KeyIndexes = field(init=False)
     secondary: SecondaryIndexes = field(init=False)
@@ -66,6 +67,7 @@ class Context:
     _closed: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
+        self.lines.append(self)
         self.pins = Pins(self.catalog)
         self._bases = self.store if isinstance(self.store, BasesStore) else None
         self.store = TableStore(self.store)
@@ -74,7 +76,7 @@ class Context:
         self.secondary = SecondaryIndexes(self.store, self.config.key_cache_bytes)
 
     def own_catalog(self) -> Catalog:
-        """The catalog itself, for what must be done where it is: clean-up, checks, mirrors, serving."""
+        """The catalog itself, for clean-up, checks, mirrors and servers, which need direct access."""
         return own_catalog(self.catalog)
 
     @property
@@ -105,7 +107,7 @@ class Context:
         return None if self._spark is None or self._spark.runner() is None else self._spark
 
     def runner(self, size: int) -> TaskRunner:
-        """Spark for work of some size when it is at hand, else this process. `on_slice` hears of each slice."""
+        """Spark for large work if available, else this process. `on_slice` is called for each slice."""
         found = self._runner(size)
         return found if self.on_slice is None else WatchedRunner(found, self.on_slice)
 
@@ -117,7 +119,7 @@ class Context:
         return (None if self._spark is None else self._spark.runner()) or LocalRunner()
 
     def close(self) -> None:
-        """Flush and give up what this process writes: all tables, whatever becomes of one; then the first error."""
+        """Flush and release all tables of this process; then raise the first error."""
         self._closed = True
         failures: list[Exception] = []
         try:
@@ -128,6 +130,7 @@ class Context:
                     failures.append(error)
             self.pins.close()
         finally:
+            self.lines[:] = [one for one in self.lines if one is not self]
             if self._spark is not None:
                 self._spark.close()
         if failures:

@@ -1,7 +1,7 @@
-"""Tables to be made: what they are made of, and their first rows, which come with the table in one version.
+"""Creates tables: their definition, and their first rows, which are committed with the table in one version.
 
-The segments of first rows are written before there is a table, in the folder of the id that it will have. Until the one
-commit nobody sees anything of either; what a writer that died has written is named by nothing, and clean-up deletes it.
+The segments of first rows are written before the table exists, in the folder of its future id. Nothing is visible until
+the single commit; clean-up deletes the files of a dead writer.
 """
 
 # Decisions: docs/decisions/0291

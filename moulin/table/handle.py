@@ -1,4 +1,4 @@
-"""TableHandle: which table an object stands for, which version it shows, and what may be done with it."""
+"""TableHandle: the table and version that an object shows, and whether it can be written."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from moulin.table.write.writes import Outcome
 
 
 class TableHandle:
-    """What every part of `Table` builds on. Holds no state of the table but its id.
+    """The base class of all parts of `Table`. Stores only the table's id.
 
-    One that is `read_only` shows the version it was opened at until `refresh`; `follow` makes the catalog look for
-    newer ones, where it does not see them by itself.
+    A `read_only` table shows the version at which it was opened until `refresh`; `follow` makes the catalog look for
+    newer versions, if it does not see them by itself.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class TableHandle:
 
     @property
     def name(self) -> str:
-        """Its name, database.table.
+        """The name, database.table.
 
         >>> lake.table("shop.orders").name
         'shop.orders'
@@ -66,7 +66,7 @@ class TableHandle:
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns as a pyarrow.Schema.
+        """The columns as a pyarrow.Schema.
 
         >>> lake.table("shop.orders").schema.field("amount").type
         DataType(double)
@@ -75,7 +75,7 @@ class TableHandle:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Its properties by name.
+        """The properties by name.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.set_properties({"owner": "ann"})
@@ -85,7 +85,7 @@ class TableHandle:
         return shown(self._state().properties)
 
     def state(self, version: int | None = None) -> TableState:
-        """What the catalog knows about the table at `version` or now, except its segments.
+        """Everything that the catalog knows about the table at `version` or now, except its segments.
 
         >>> lake.table("shop.orders").state().full_name
         'shop.orders'
@@ -93,9 +93,9 @@ class TableHandle:
         return self._state(version)
 
     def refresh(self) -> int:
-        """Show the newest version, and return it. Only a table opened read-only needs this.
+        """Move to the newest version, and return it. Only tables opened read-only need this.
 
-        Running reads keep the version with which they began.
+        Running reads keep the version at which they started.
 
         >>> shown = lake.table("shop.orders", read_only=True)
         >>> _ = lake.table("shop.orders").delete_where("id = 1")
@@ -111,9 +111,10 @@ class TableHandle:
         return self._fix() if self._read_only else self._context.catalog.table_by_id(self.id).version
 
     def settle(self) -> None:
-        """Commit rows in logs of dead writers, so that the newest version has them. Does nothing on a read-only table.
+        """Commit rows in logs of dead writers, so that the newest version includes them. Does nothing on a read-only
+        table.
 
-        Raises Unavailable while another process holds such a log and does not flush it.
+        Raises Unavailable while another process holds such a log without flushing it.
 
         >>> lake.table("shop.orders").settle()
         """
@@ -121,27 +122,27 @@ class TableHandle:
             keyed.committed()
 
     def _fix(self) -> int:
-        """Show the newest version from now on; of a keyed table with what was left in its logs."""
+        """Show the newest version from now on; for a keyed table, including logs of dead writers."""
         catalog = self._context.catalog
         state, fixed = catalog.table_by_id(self.id), None
         if state.schema.identifier_field_ids:
-            regions = catalog.regions(self.id)  # before the version that they are put on top of
+            regions = catalog.regions(self.id)  # before the version to which they are added
             state = catalog.table_by_id(self.id)
             fixed = (state, regions)
         self._fixed_at, self._fixed, self._shown = fixed, None, state.version
         return state.version
 
     def _may_have_left(self) -> bool:
-        """Whether logs may hold rows that the version shown lacks."""
+        """Whether logs may contain rows that the shown version lacks."""
         if self._fixed_at is None:
             return False
         return not self._context.catalog.knows_claims or any(region.owner for region in self._fixed_at[1])
 
     def _fixed_reader(self) -> FixedReader:
-        """The version that is shown, of a keyed table."""
+        """The shown version of a keyed table."""
         if self._fixed is None:
             if self._fixed_at is None:
-                raise FailedPrecondition(f"Table {self.name} has no primary key: read it with scan.")
+                raise FailedPrecondition(f"Table {self.name} has no primary key: use scan.")
             state, regions = self._fixed_at
             segments = self._context.catalog.segments(self.id, state.version, with_columns=False)
             self._fixed = FixedReader(self._context, KeyedVersion(state, tuple(segments), 0.0), regions)
@@ -156,7 +157,9 @@ class TableHandle:
         if self._closed:
             raise Closed("The table was closed; open it again with lake.table(...).")
         if self._read_only:
-            raise FailedPrecondition(f"Table {state.full_name} was opened read-only; open it for writing first.")
+            raise FailedPrecondition(
+                f"Table {state.full_name} was opened read-only: open it again without read_only to write."
+            )
         return state
 
     def _require_open(self) -> None:
@@ -173,11 +176,11 @@ class TableHandle:
         return Outcome(version)
 
     def _keyed(self) -> KeyedTable | None:
-        """This table as a keyed one; None when it has no key."""
+        """This table as a keyed table; None if it has no primary key."""
         return keyed_table(self._context, self.id)
 
 
 def whole_number(version: object) -> int:
     if isinstance(version, bool) or not isinstance(version, int):
-        raise InvalidInput(f"A version is a whole number, not {version!r}.")
+        raise InvalidInput(f"A version must be an integer, not {version!r}.")
     return version

@@ -1,10 +1,10 @@
-"""Pins of the readers of one lake in this process: whoever reads holds its version, and clean-up leaves that readable.
+"""Pins of the readers of one lake in this process: a reader holds its version, and clean-up keeps it.
 
-Where the catalog is a file, holds are in the file of this living process (`moulin.catalog.sql.living`): they cost no
-transaction and end with the process. Elsewhere they share rows of the catalog: a pin on a version keeps all later ones,
-too, so that one row per table is enough, on the oldest version that is read. It stays for some seconds after its last
-reader, for the next one. One thread renews rows while they are held, moves them on when the oldest readers are done,
-and removes them when nobody reads.
+If the catalog is a file, holds are in the state file of this process (`moulin.catalog.sql.living`): they need no
+transaction and end with the process. Otherwise they share rows of the catalog: a pin on a version also keeps all later
+ones, so one row per table, on the oldest version being read, is enough. It stays for some seconds after its last
+reader. One thread renews the rows while they are held, advances them when the oldest readers are done, and removes them
+without readers.
 """
 
 # Decisions: docs/decisions/0175
@@ -34,7 +34,7 @@ _RENEWALS = 8  # how often a row is renewed in `pin_seconds`
 
 @dataclass(slots=True, eq=False)
 class _Row:
-    """A pin in the catalog: the version it is on, when it was renewed, who reads, and since when nobody does."""
+    """A pin in the catalog: its version, last renewal, readers, and since when it has none."""
 
     table_id: UUID
     id: UUID
@@ -46,7 +46,7 @@ class _Row:
 
 
 class Hold:
-    """A version of a table that is being read. Ends with its block, with `release`, or when nobody has it any more."""
+    """A hold on a version of a table. Ends with its block, with `release`, or when it is garbage collected."""
 
     def __init__(self, check: Callable[[bool], None], release: Callable[..., None], *arguments: Any) -> None:
         self._check = check
@@ -64,7 +64,7 @@ class Hold:
         self._end()
 
     def detach(self) -> Callable[[], None] | None:
-        """What releases it, to be called by somebody else; None when it is released already."""
+        """A function that releases it; None if it is already released."""
         found = self._end.detach()
         return None if found is None else lambda: found[1](*found[2])
 
@@ -203,11 +203,11 @@ class Pins:
         self._unpin(row.id)
 
     def _unpin(self, pin_id: UUID) -> None:
-        with suppress(MoulinError):  # else it runs out by itself
+        with suppress(MoulinError):  # otherwise it expires
             self._catalog.unpin(pin_id)
 
     def _wake(self) -> None:
-        """Let the thread see to what is new. REQUIRES: lock is held."""
+        """Wake the thread. REQUIRES: lock is held."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=_tend, args=(weakref.ref(self),), name="moulin-pins", daemon=True)
             self._thread.start()
@@ -225,7 +225,7 @@ class Pins:
         for row in idle:
             self._remove(row)
         for row in list(self._rows.values()):
-            with self._lock, suppress(MoulinError):  # tried again soon; `check` reports what lasts
+            with self._lock, suppress(MoulinError):  # retried soon; `check` reports lasting errors
                 self._keep(row)
         with self._lock:
             if self._thread is not threading.current_thread():
@@ -251,7 +251,7 @@ _ALL: weakref.WeakSet[Pins] = weakref.WeakSet()
 
 
 def _nothing(*_: object) -> None:
-    """Where pins bind nobody."""
+    """For catalogs on which pins have no effect."""
 
 
 def _release_idle(reference: weakref.ref[Pins]) -> None:
@@ -261,7 +261,7 @@ def _release_idle(reference: weakref.ref[Pins]) -> None:
 
 
 def _tend(reference: weakref.ref[Pins]) -> None:
-    """The thread: it ends when there is nothing to keep, or when nobody has the lake any more."""
+    """The thread: ends when there is nothing to keep, or when the lake is garbage collected."""
     while (pins := reference()) is not None and pins._thread is threading.current_thread():
         changed = pins._changed
         changed.clear()  # before the step: what changes during it ends the wait

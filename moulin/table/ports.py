@@ -1,4 +1,4 @@
-"""Ports: what a lake does only with Spark, DuckDB or Iceberg, as protocols. `moulin.connect` fills them in.
+"""Ports: protocols for Spark, DuckDB and Iceberg. `moulin.connect` provides the implementations.
 
 A lake that was opened without them does everything else.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FramePlan(Protocol):
-    """What a kernel that writes rows must know. It is sent to every task."""
+    """The plan of a kernel that writes rows. It is sent to every task."""
 
     @property
     def source(self) -> Schema:
@@ -43,7 +43,7 @@ FrameKernel = Callable[[P, Iterable[pa.RecordBatch], Callable[[], int]], Sequenc
 
 @dataclass(frozen=True, slots=True)
 class BatchLoaded:
-    """What `progress` is told after each batch. Bytes are those of this call's new files."""
+    """The argument of `progress` after each batch. Bytes are those of this call's new files."""
 
     number: int
     version: int
@@ -55,7 +55,7 @@ class BatchLoaded:
 
 @dataclass(slots=True)
 class Backfilled:
-    """What a call did. `ignored` counts files that are not of the format, `changed` names those left alone."""
+    """The result of a call. `ignored` counts files of other formats, `changed` lists skipped files."""
 
     version: int
     batches: int = 0
@@ -142,12 +142,12 @@ class Spark(Protocol):
         """A runner of slices, once the session has started."""
 
     def close(self) -> None:
-        """Let go of files that were copied for Spark. The session goes on."""
+        """Release files that were copied for Spark. The session stays open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What was exported: the version of the table, its metadata, and how much was written."""
+    """The result of an export: the version of the table, its metadata, and the amount written."""
 
     version: int
     metadata_location: str
@@ -174,5 +174,5 @@ class Duck(Protocol):
 
 
 def is_frame(data: object) -> TypeGuard[DataFrame]:
-    """Whether data is a Spark DataFrame, whose rows do not pass through this process."""
+    """Whether data is a Spark DataFrame, whose rows stay in Spark."""
     return hasattr(data, "mapInArrow")

@@ -1,4 +1,4 @@
-"""Table properties that Moulin itself reads. Names that start with `moulin.` are its own: an unknown one is refused.
+"""Table properties of Moulin. Names that start with `moulin.` are reserved: an unknown one is rejected.
 
 Other names belong to users and engines and are kept as they are, unless they are one of Moulin's without its prefix, or
 say something of files that would have no effect (`model.file_settings`).
@@ -72,7 +72,7 @@ def check_properties(properties: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _misspelt(key: str) -> str | None:
-    """The property of Moulin that a name can only have been meant for. Single words such as `regions` are anybody's."""
+    """The property of Moulin that a name certainly means. Single words such as `regions` are not reserved."""
     plain = key.lower().replace("_", "-").removeprefix(PREFIX)
     return next((own for own in OWN if own.removeprefix(PREFIX) == plain and "-" in plain), None)
 

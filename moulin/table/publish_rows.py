@@ -60,7 +60,7 @@ class Rows:
 
 
 class Side:
-    """What one side did to a table since the branch began. Rows of segments that are all new are not looked at."""
+    """The changes of one side since the fork version. Segments with only new rows are skipped."""
 
     def __init__(self, context: Context, schema: Schema, entry: FeedEntry) -> None:
         self._context, self._schema, self.entry = context, schema, entry
@@ -211,13 +211,13 @@ class Comparison:
     # Keyed tables
 
     def refuse_common_keys(self) -> None:
-        """Refuse keys that both sides inserted."""
+        """Reject keys that both sides inserted."""
         assert self.key is not None
         for rows in self._inserted():
             self._refuse_on_main(rows, "inserted")
 
     def _refuse_on_main(self, rows: pa.Table, did: str) -> None:
-        """Refuse rows whose keys main inserted."""
+        """Reject rows whose keys main inserted."""
         assert self.key is not None
         encoded = self.key.encode(rows)
         order = pc.sort_indices(encoded)

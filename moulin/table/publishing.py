@@ -88,7 +88,7 @@ def _may_help(error: MoulinError) -> bool:
 
 
 class _Publish:
-    """One attempt. Keyed tables are held on both sides, and what was put is flushed, until `held` ends."""
+    """One attempt. Keyed tables are held on both sides, and flushed, until `held` ends."""
 
     def __init__(self, context: Context, branch_context: Context, branch: str, held: ExitStack) -> None:
         self._context, self._branch_context, self._held = context, branch_context, held
@@ -141,7 +141,7 @@ class _Publish:
         return uses
 
     def _source(self, table: BranchTable) -> TableState:
-        """Main's table that one of the branch began as."""
+        """Main's table for one of the branch."""
         assert table.source_id is not None
         try:
             return self._catalog.table_by_id(table.source_id)
@@ -156,13 +156,13 @@ class _Publish:
 
     def _keep(self, keyed: KeyedTable, also: Sequence[tuple[bytes | None, ...]] = ()) -> tuple[RegionUse, ...]:
         try:
-            _, uses = self._held.enter_context(keyed.held(also=also, reserved=True, may_go=True))
+            _, uses = self._held.enter_context(keyed.held(also=lambda: also, reserved=True, may_go=True))
         except Fenced as error:
             raise Conflict(f"A publish cannot hold a table that another process writes now. {error.message}") from error
         return tuple(uses)
 
     def _part(self, table: BranchTable, uses: tuple[RegionUse, ...], *, dry_run: bool) -> TablePublication:
-        """What main's table takes of one of the branch."""
+        """The changes of main's table from one of the branch."""
         main = self._source(table)
         began = self._branch.version
         commit = TableCommit(main.id, main.version, Upsert(), {BRANCH: self._branch.name}, uses)
@@ -220,7 +220,7 @@ class _Publish:
         *,
         dry_run: bool,
     ) -> TablePublication:
-        """What main's table takes where main changed it, too."""
+        """The changes of main's table if main has changed it too."""
         catalog, context = self._catalog, self._context
         (own_entry,) = catalog.feed(own.id, table.since, own.version, net=True)
         (main_entry,) = catalog.feed(main.id, self._branch.version, main.version, net=True)

@@ -1,4 +1,4 @@
-"""What reads the rows of a table: by key, by `where`, by row id, and in the forms that other libraries take."""
+"""Reads the rows of a table: by key, by `where`, by row id, and as objects of other libraries."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 class TableReading(TableHandle):
-    """The part of `Table` that reads. Every call sees the newest version, unless the table is `read_only`."""
+    """The read methods of `Table`. Every call sees the newest version, unless the table is `read_only`."""
 
-    _found: KeyedTable | None = None  # the keyed table, once rows were asked for by key
+    _found: KeyedTable | None = None  # the keyed table, after the first read by key
 
     # Rows by key
 
     def get(self, key: Any) -> dict[str, Any] | None:
-        """The row of a key, or None. A key of several columns is a tuple.
+        """Return the row of a key, or None. A key of several columns is a tuple.
 
         >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
         >>> users.put({"name": "ann", "age": 41})
@@ -46,7 +46,7 @@ class TableReading(TableHandle):
         return (self._keyed_only() if self._shown is None else self._fixed_reader()).get(key)
 
     def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
-        """The row of each key, or None, in the order of the keys.
+        """Return the row of each key, or None, in the order of the keys.
 
         >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
         >>> users.put({"name": "ann", "age": 41})
@@ -56,7 +56,7 @@ class TableReading(TableHandle):
         return (self._keyed_only() if self._shown is None else self._fixed_reader()).get_many(keys)
 
     def __getitem__(self, key: Any) -> dict[str, Any]:
-        """The row of a key; KeyError when there is none.
+        """Return the row of a key; raises KeyError if there is none.
 
         >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
         >>> users.put({"name": "ann", "age": 41})
@@ -72,7 +72,7 @@ class TableReading(TableHandle):
         """Whether there is a row with this key."""
         return self.get(key) is not None
 
-    __iter__ = None  # brackets take keys, not positions: iterate over table.scan()
+    __iter__ = None  # [] takes keys, not positions: iterate over table.scan()
 
     # Rows
 
@@ -90,15 +90,15 @@ class TableReading(TableHandle):
         reverse: bool = False,
         ordered: bool = False,
     ) -> Scan:
-        """Rows of the newest version, or of `version`. Nothing is read before a method of the result is called.
+        """Scan the newest version, or `version`. Nothing is read until a method of the result is called.
 
-        Of a keyed table, rows that were put and not flushed are included. There, `start` (inclusive) and `end`
-        (exclusive) are keys or their first columns, and `prefix` is the first columns of the keys wanted. Rows come in
-        key order when one of them, `reverse` or `ordered` is given.
+        In a keyed table, unflushed puts are included. There, `start` (inclusive) and `end`
+        (exclusive) are keys or their first columns, and `prefix` is the first columns of the wanted keys. Rows are in
+        key order if one of these, `reverse` or `ordered` is given.
 
-        `order_by` sorts by a column or several: `"ts desc"`, `["region", "ts desc"]`. Nulls come first where a column
-        ascends and last where it descends, and NaN is greater than every number. With `limit`, segments that can hold
-        the first rows are read first, and others only while they may hold a better row.
+        `order_by` sorts by one or more columns: `"ts desc"`, `["region", "ts desc"]`. Nulls come first in
+        ascending and last in descending columns, and NaN is greater than every number. With `limit`, segments that can
+        hold the first rows are read first, and others only if they may hold better rows.
 
         >>> orders = lake.table("shop.orders")
         >>> orders.scan(["id", "amount"], "amount > 5 and customer like 'a%'", order_by="id desc", limit=10).to_pylist()
@@ -125,7 +125,7 @@ class TableReading(TableHandle):
             return snapshot.scan(columns, where, limit, **options)
 
     def head(self, rows: int = 10) -> pa.Table:
-        """Some rows, at most `rows`: those that are found first.
+        """Return at most `rows` rows, in no particular order.
 
         >>> lake.table("shop.orders").head(2).column_names
         ['id', 'customer', 'amount']
@@ -133,7 +133,7 @@ class TableReading(TableHandle):
         return self.scan(limit=rows).to_arrow()
 
     def count(self, where: Where = None) -> int:
-        """How many rows there are, or how many match. Without `where` the catalog knows.
+        """Return the number of rows, or of rows that match. Without `where` no file is read.
 
         >>> lake.table("shop.orders").count("amount > 100")
         0
@@ -141,7 +141,7 @@ class TableReading(TableHandle):
         return self.scan(where=where).count()
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: Where = None) -> pa.Table:
-        """All rows, or those that match, as an Arrow table.
+        """Return all rows, or those that match, as an Arrow table.
 
         >>> lake.table("shop.orders").to_arrow(["id"]).num_rows
         1
@@ -149,7 +149,7 @@ class TableReading(TableHandle):
         return self.scan(columns, where).to_arrow()
 
     def to_pandas(self, columns: Sequence[str] | None = None, where: Where = None) -> pandas.DataFrame:
-        """All rows, or those that match, as a pandas DataFrame.
+        """Return all rows, or those that match, as a pandas DataFrame.
 
         >>> lake.table("shop.orders").to_pandas().shape
         (1, 3)
@@ -157,7 +157,7 @@ class TableReading(TableHandle):
         return self.scan(columns, where).to_pandas()
 
     def to_polars(self, columns: Sequence[str] | None = None, where: Where = None) -> polars.DataFrame:
-        """All rows, or those that match, as a polars DataFrame.
+        """Return all rows, or those that match, as a polars DataFrame.
 
         >>> lake.table("shop.orders").to_polars(where="amount > 5").height
         1
@@ -165,13 +165,14 @@ class TableReading(TableHandle):
         return self.scan(columns, where).to_polars()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """All rows for whoever takes Arrow: `duckdb.sql("from orders")`, `polars.DataFrame(orders)`."""
+        """All rows as an Arrow stream: `duckdb.sql("from orders")`, `polars.DataFrame(orders)`."""
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def dataset(self) -> TableDataset:
-        """The table as a pyarrow dataset, whose columns and filters reach the scan. Each read sees the newest rows.
+        """Return the table as a pyarrow dataset that pushes columns and filters down. Each read sees the newest rows.
 
-        DuckDB and polars push theirs down to it. What does not match is not read.
+        DuckDB and others push theirs down to it. What does not match is not read. Comparisons are those of Arrow, for
+        which NaN is neither less nor greater than any number; `lake.duckdb()` and `lazy` compare as their engines do.
 
         >>> import duckdb
         >>> orders = lake.table("shop.orders").dataset()
@@ -183,23 +184,25 @@ class TableReading(TableHandle):
         return TableDataset(self.scan, self.schema, self.name)
 
     def lazy(self) -> polars.LazyFrame:
-        """The table as a lazy frame of polars, whose columns and filters reach the scan.
+        """Return the table as a polars lazy frame that pushes columns and filters down.
 
         >>> import polars as pl
         >>> lake.table("shop.orders").lazy().filter(pl.col("id") == 1).select("amount").collect().rows()
         [(9.5,)]
         """
         try:
-            import polars
+            import polars  # noqa: F401 - what follows needs it
         except ModuleNotFoundError:
             raise FailedPrecondition("lazy needs polars: pip install polars.") from None
-        return polars.scan_pyarrow_dataset(self.dataset())
+        from moulin.table.read.lazy_frame import lazy_frame
+
+        return lazy_frame(self.scan, self.schema)
 
     def take(self, row_ids: Any, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows with these `_row_id`s, in the order and as often as asked.
+        """Return the rows with these `_row_id`s, in this order, repeated ids included.
 
-        Ids of deleted and unknown rows are left out; name `_row_id` in `columns` to see which were found. Rows that
-        were put into a keyed table are flushed first. Only segments and row groups that may hold a row are read.
+        Ids of deleted and unknown rows are skipped; add `_row_id` to `columns` to see which were found. Puts
+        of a keyed table are flushed first. Only segments and row groups that may hold a row are read.
 
         >>> orders = lake.table("shop.orders")
         >>> (row_id,) = orders.scan(["_row_id"]).to_arrow()["_row_id"].to_pylist()
@@ -210,11 +213,11 @@ class TableReading(TableHandle):
         return Snapshot(self._context, self._state()).take(row_ids, columns)
 
     def blob(self, key: Any = None, column: str = "", *, row_id: int | None = None) -> Blob:
-        """A value of a binary column as a file: of the row of a key, or of the row with a `_row_id`.
+        """Open a value of a binary column as a file, by the key or the `_row_id` of its row.
 
-        The row is located at once; with the first read, the page that holds the value is read, and no other row or
-        column. A null reads as an empty file (`is_null` tells). Close it: until then its version is held. By `row_id`,
-        what was put is flushed first. NotFound when there is no such row.
+        The row is located at once. The first read reads the page with the value, and no other row or
+        column. A null reads as an empty file with `is_null`. Close the file to release its version. With `row_id`,
+        puts are flushed first. Raises NotFound if there is no such row.
 
         >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
         >>> photos.put({"id": 1, "image": b"GIF89a..."})
@@ -232,7 +235,7 @@ class TableReading(TableHandle):
         from moulin.notebook import html_table
 
         if self._closed:
-            return html_table("A table that was closed", ["column"], [])
+            return html_table("A closed table", ["column"], [])
         state, entry = self._state(), self._context.catalog.table_entry(self.id)
         keys = state.schema.identifier_field_ids
         rows = [
@@ -243,19 +246,19 @@ class TableReading(TableHandle):
         return html_table(f"{caption}{state.head_version}", ["column", "type", "", "comment"], rows)
 
     def _flush(self) -> None:
-        """Commit what was put and what was left in logs, for readers of versions alone; see `settle`."""
+        """Commit puts and logs of dead writers, for readers of versions only; see `settle`."""
         if not self._read_only and (keyed := self._keyed()) is not None:
             keyed.flush()
             keyed.committed()
 
     def _known_state(self, version: int | None) -> TableState | None:
-        """The state to scan; None where it depends on what the process holds of a keyed table."""
+        """The state to scan; None for a keyed table with rows in memory."""
         if self._closed or self._shown is not None or self.id in self._context.keyed:
             return None
         return self._state(version)
 
     def _to_scan(self) -> KeyedReader | None:
-        """What a scan reads besides segments: of a keyed table, and None of another one."""
+        """What a scan of a keyed table reads besides segments; None for other tables."""
         if self._shown is None:
             return self._keyed()
         return self._fixed_reader() if self._may_have_left() else None
@@ -265,7 +268,8 @@ class TableReading(TableHandle):
             self._found = self._keyed()
         if self._found is None:
             raise FailedPrecondition(
-                f"Table {self.name} has no primary key, which put, get and delete need: use append, scan, delete_where."
+                f"Table {self.name} has no primary key, which put, get and delete need: use append, scan or "
+                f"delete_where."
             )
         return self._found
 

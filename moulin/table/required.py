@@ -1,4 +1,4 @@
-"""Columns that become required: no live row may have a null in them when that is committed."""
+"""Makes columns required: no live row may have a null in them at commit."""
 
 # Decisions: docs/decisions/0290
 
@@ -25,9 +25,9 @@ from moulin.table.write.writes import Outcome
 def require_columns(
     context: Context, load: Callable[[], TableState], keyed: KeyedTable | None, changes: Sequence[SchemaChange]
 ) -> Outcome:
-    """Commit changes of a schema of which some make columns required; FailedPrecondition where a live row has a null.
+    """Commit schema changes that make columns required; FailedPrecondition if a live row has a null in one.
 
-    The commit is made again when rows came since that may have one. A keyed table is held, with all that its logs have.
+    The commit is retried if new rows may have one. A keyed table is held, including all its logs.
     """
 
     def run() -> Outcome:
@@ -45,7 +45,7 @@ def _require(
     for field in newly_required(state.schema, altered(state, changes).schema):
         if _has_null(context, state, field):
             raise FailedPrecondition(
-                f"Column {field.name} of {state.full_name} cannot become NOT NULL: there are rows in which it is null. "
+                f"Column {field.name} of {state.full_name} cannot become NOT NULL: some rows have a null in it. "
                 "Update or delete them first."
             )
     change = SettingChange(state.id, state.version, AlterSchema(tuple(changes)), regions=uses)

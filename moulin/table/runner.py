@@ -1,7 +1,7 @@
-"""Runners: table-sized work cut into slices that need nothing but storage.
+"""Runners: run table-sized work as slices that need only storage.
 
-The driver plans from the catalog's facts, a runner maps a kernel over the slices (in this process, or on Spark), and
-the driver commits the results, once. A slice that fails or runs twice leaves files that no commit names.
+The driver plans from the catalog's statistics, a runner maps a kernel over the slices (in this process, or on Spark),
+and the driver commits the results, once. A slice that fails or runs twice leaves files that no commit names.
 """
 
 # Decisions: docs/decisions/0201
@@ -23,39 +23,39 @@ _WAKE_SECONDS = 0.5
 
 
 class Stopped(Closed):
-    """The work was told to stop before it was done. Nothing of it is committed."""
+    """The work was stopped before it was done. Nothing is committed."""
 
     def __init__(self) -> None:
-        super().__init__("The work was stopped before it was done; nothing of it is committed.")
+        super().__init__("The work was stopped before it was done; nothing was committed.")
 
 
 class TaskDied(Unavailable):
-    """A task failed for a reason that no part of Moulin raised: what it was given may be at fault."""
+    """A task failed with an error that Moulin did not raise: its input may be the cause."""
 
 
 def never() -> bool:
-    """The `stopped` of work that nobody stops."""
+    """The `stopped` function of work that is never stopped."""
     return False
 
 
 class TaskRunner(Protocol):
-    """Runs the slices of one piece of work somewhere."""
+    """Runs the slices of one job."""
 
     def map(self, kernel: Callable[[S], R], slices: Sequence[S], *, stopped: Callable[[], bool] = never) -> Iterable[R]:
         """The result of each slice, in their order. REQUIRES: `kernel` is a function that other processes can import.
 
-        Raises the error of a slice that failed. Once `stopped()` is true, no slice is begun, and Stopped is raised.
+        Raises the error of a failed slice. Once `stopped()` is true, no slice is started, and Stopped is raised.
         """
 
 
 class LocalRunner:
-    """Runs slices in this process, as many at a time as there are cores.
+    """Runs slices in this process, one per core at a time.
 
-    None is begun once the caller `gave_up`.
+    None is started after the caller `gave_up`.
     """
 
     def map(self, kernel: Callable[[S], R], slices: Sequence[S], *, stopped: Callable[[], bool] = never) -> Iterator[R]:
-        from moulin.catalog.sql.pool import gave_up  # here: a worker of Spark needs no SQL
+        from moulin.catalog.sql.pool import gave_up  # here: a Spark worker needs no SQL
 
         given_up = gave_up.get() or never
 
@@ -72,7 +72,7 @@ class LocalRunner:
 
 
 class WatchedRunner:
-    """Another runner; `on_slice` gets how many slices of a piece of work are done, and how many there are."""
+    """Wraps another runner; `on_slice` gets the number of finished slices and of all slices."""
 
     def __init__(self, runner: TaskRunner, on_slice: Callable[[int, int], None]) -> None:
         self._runner, self._on_slice = runner, on_slice
@@ -87,7 +87,7 @@ class WatchedRunner:
 def in_turn(pool: ThreadPoolExecutor, function: Callable[[S], R], items: Sequence[S]) -> Iterator[R]:
     """The result of each item, in their order.
 
-    Wakes up now and then: a signal that another thread received is handled when the main thread does something.
+    Wakes up regularly, because the main thread handles signals only when it runs.
     """
     for future in [pool.submit(function, item) for item in items]:
         while not future.done():
@@ -97,9 +97,9 @@ def in_turn(pool: ThreadPoolExecutor, function: Callable[[S], R], items: Sequenc
 
 @contextmanager
 def side_by_side(name: str) -> Iterator[ThreadPoolExecutor]:
-    """A pool of as many threads as there are cores, which the end of the block waits for.
+    """A pool with one thread per core; the end of the block waits for them.
 
-    After Ctrl-C it does not: whoever ends the process gives back what it holds first.
+    After Ctrl-C it does not wait, so that the process can give back its tasks.
     """
     pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix=name)
     waits = True

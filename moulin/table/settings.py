@@ -1,4 +1,4 @@
-"""TableSettings: the part of `Table` that changes how rows are shaped, laid out and found, not the rows."""
+"""TableSettings: the methods of `Table` for columns, properties, layout and indexes."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class TableSettings(TableHandle):
         doc: str | None = None,
         from_sql: str | None = None,
     ) -> Outcome:
-        """Add a column; rows that lack it, old and new, read as `default`.
+        """Add a column; rows without a value, old and new, read as `default`.
 
-        With `from_sql`, an expression over the other columns, all existing rows get their value. It is in the grammar
-        of `update` or, where Spark is at hand, any of Spark's over single rows. Only the new column is written, in
-        files beside the segments. Until all rows have it, the column is pending: it reads as null and cannot be
-        written. Reads, writes and compactions go on. Repeat a call that was killed to resume it.
+        With `from_sql`, an expression over the other columns, all existing rows get their value. It uses the syntax
+        of `update`, or with Spark any row expression of Spark SQL. Only the new column is written, in
+        separate files. Until all rows have it, the column is pending: it reads as null and cannot be
+        written. Reads, writes and compactions continue. Repeat a killed call to resume it.
 
             orders.add_column("total", "double", from_sql="price * qty")
 
@@ -64,7 +64,9 @@ class TableSettings(TableHandle):
 
             self._writable()
             if default is not None or required or doc is not None:
-                raise InvalidInput("A column from_sql has no default, may be null, and gets its comment by set_doc.")
+                raise InvalidInput(
+                    "A column with from_sql cannot have default=, required= or doc=; set its comment with set_doc."
+                )
             return add_computed(self._context, self._writable, self._keyed(), name, type, from_sql)
         return self._alter(AddColumn(name, to_type(type, f"column {name}"), default, required, doc))
 
@@ -77,14 +79,14 @@ class TableSettings(TableHandle):
         schema: Any = None,
         on: str | Sequence[str] | None = None,
     ) -> Outcome:
-        """Add columns whose values come from a function, or from other rows. Only the new columns are written.
+        """Add columns with values from a function, or joined from other rows. Only the new columns are written.
 
-        A function takes a pyarrow RecordBatch of the columns `read`, of `batch` rows at most, and returns the new
-        columns as a RecordBatch, a Table or a dict of arrays; `schema` names them with their types, and without it the
-        function is called with the first rows to see. Arrow data is joined by `on`, by default the primary key: rows
-        without a match get null. `on="_row_id"` joins by row id. Columns are pending until all rows have them, as those
-        of `add_column(from_sql=...)`; a call that was killed goes on when it is made again. Large tables are filled on
-        Spark when a session is at hand.
+        A function takes a pyarrow RecordBatch of the columns `read`, of at most `batch` rows, and returns the new
+        columns as a RecordBatch, a Table or a dict of arrays. `schema` has their names and types; without it, the
+        function is called with the first rows to find out. Arrow data is joined by `on`, by default the primary key;
+        rows without a match get null. `on="_row_id"` joins by row id. Columns are pending until all rows have them, as
+        with `add_column(from_sql=...)`; repeating a killed call resumes it. Large tables are filled on
+        Spark if there is a session.
 
             docs.add_columns(lambda batch: {"length": pc.utf8_length(batch["body"])}, read=["body"])
 
@@ -102,15 +104,15 @@ class TableSettings(TableHandle):
         return add_from_rows(self._context, self._writable, self._keyed(), source, on)
 
     def recompute_column(self, name: str, *, from_sql: str | None = None, unreported: bool = False) -> Outcome:
-        """Give all rows a new value of a column: of `from_sql`, or again of the expression that it was added with.
+        """Compute new values of a column for all rows, from `from_sql`, or from the expression with which it was added.
 
-        Only the column is written, beside the segments. Until all rows have their new value the old ones are read and
-        rows can be written as before; then the new ones take their place, in one version, for rows that came meanwhile,
-        too. As with `add_column(from_sql=...)`, no row is marked as updated and the change feed is silent. For a column
-        that was not added with values, whose changes readers of the feed follow, that takes `unreported=True`; `update`
-        reports each row. The expression may name the column itself. A call that was killed goes on when it is made
-        again. Indexes of the column are dropped. Columns of the key, the partitioning, the sort order and the event
-        time, and those that are NOT NULL, are refused.
+        Only the column is written, in separate files. Until all rows have their new value, the old values are read and
+        rows can be written as before. Then the new values replace them in one version, including rows that arrived in
+        between. As with `add_column(from_sql=...)`, no row is marked as updated and the change feed reports nothing. A
+        column that was not created by a computation needs `unreported=True`, because readers of the feed follow it;
+        `update` reports each row. The expression may use the column itself. Repeating a killed call resumes it.
+        Indexes of the column are dropped. Columns of the key, the partitioning, the sort order and the event
+        time, and NOT NULL columns, are rejected.
 
             orders.recompute_column("total", from_sql="price * qty * 1.19")
 
@@ -126,7 +128,7 @@ class TableSettings(TableHandle):
         return compute_again(self._context, self._writable, self._keyed(), name, from_sql, unreported=unreported)
 
     def rename_column(self, name: str, new_name: str) -> Outcome:
-        """Give a column another name. No row is written.
+        """Rename a column. No rows are rewritten.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.rename_column("customer", "buyer")
@@ -136,7 +138,7 @@ class TableSettings(TableHandle):
         return self._alter(RenameColumn(name, new_name))
 
     def drop_column(self, name: str) -> Outcome:
-        """Drop a column. Older versions still have it, and another column may take its name.
+        """Drop a column. Older versions still have it. Its name can be reused.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.drop_column("customer")
@@ -146,9 +148,10 @@ class TableSettings(TableHandle):
         return self._alter(DropColumn(name))
 
     def widen_column(self, name: str, type: Any) -> Outcome:
-        """Give a column a wider type: int to long, float to double, a decimal more digits, date to timestamp.
+        """Change the type of a column to a wider one: int to long, float to double, decimal to more digits, date to
+        timestamp.
 
-        No row is written.
+        No rows are rewritten.
 
         >>> counts = lake.create_table("shop.counts", [("n", "int")])
         >>> _ = counts.widen_column("n", "long")
@@ -158,11 +161,11 @@ class TableSettings(TableHandle):
         return self._alter(WidenColumn(name, to_type(type, f"column {name}")))
 
     def cast_column(self, name: str, type: Any) -> Outcome:
-        """Change the type of a column to any simple one, and write all rows again where widening is not enough.
+        """Change the type of a column to any simple type. Rewrites all rows if widening is not enough.
 
-        One version: rows keep their `_row_id`, and older versions their old type. A value that does not fit is an
-        InvalidInput that names it, and nothing changes. The key, and what the table is partitioned or sorted by, cannot
-        be cast. Runs on Spark when a session is at hand and the table is large; indexes of the column are dropped.
+        The cast is one version: rows keep their `_row_id`, and older versions their type. A value that does not fit
+        raises InvalidInput with the value, and nothing changes. Columns of the key, partitioning and sort order cannot
+        be cast. Runs on Spark if there is a session and the table is large. Indexes of the column are dropped.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.cast_column("amount", "decimal(9, 2)")
@@ -175,13 +178,13 @@ class TableSettings(TableHandle):
         return cast(self._context, self._writable, self._keyed(), name, to_type(type, f"column {name}"), self._alter)
 
     def set_regions(self, fields: Sequence[str] = ()) -> Outcome:
-        """Divide the keys of this table among writers by other fields from now on; without any, one writer has all.
+        """Change how the keys of this table are divided among writers; without fields, one writer has all keys.
 
-        Fields are transforms of key columns, such as "bucket(8, id)" or "area", or expressions in the grammar of a
-        `where`: conditions ("id < 1000000") and what computes whole numbers or texts ("id - 5"). Each combination of
-        their values is a region, which one process at a time may write. What was put before is flushed, puts wait, and
-        no row is written again: older segments are looked into by all regions. Fenced while another process has the
-        table open for puts.
+        Fields are transforms of key columns, such as "bucket(8, id)" or "area", or expressions in the syntax of a
+        `where`: conditions ("id < 1000000") and expressions that return integers or strings ("id - 5"). Each
+        combination of their values is a region, which one process at a time may write. Memtables are flushed, puts
+        wait, and no rows are rewritten: older segments are searched by all regions. Raises Fenced while another process
+        has the table open for puts.
 
         >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
         >>> users.put({"name": "ann", "age": 41})
@@ -192,10 +195,10 @@ class TableSettings(TableHandle):
         """
         state, keyed = self._writable(), self._keyed()
         if isinstance(fields, str):
-            raise InvalidInput(f"set_regions takes a list of fields: write [{fields!r}].")
+            raise InvalidInput(f"set_regions takes a list of fields: use [{fields!r}].")
         text = ", ".join(fields)
         if keyed is None:
-            raise FailedPrecondition(f"Table {state.full_name} has no primary key: only keys are divided into regions.")
+            raise FailedPrecondition(f"Table {state.full_name} has no primary key: only keyed tables have regions.")
         RegionSpec.of(state.schema, {REGIONS: text})
         if state.properties.get(REGIONS, "") == text:
             return Outcome(state.head_version)
@@ -204,7 +207,7 @@ class TableSettings(TableHandle):
     def move_column(
         self, name: str, *, first: bool = False, after: str | None = None, before: str | None = None
     ) -> Outcome:
-        """Move a column: to the front, or behind or before another one. No row is written.
+        """Move a column to the front, or after or before another one. No rows are rewritten.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.move_column("amount", after="id")
@@ -214,7 +217,7 @@ class TableSettings(TableHandle):
         return self._alter(MoveColumn(name, first, after, before))
 
     def set_nullable(self, name: str) -> Outcome:
-        """Let a required column be null.
+        """Make a required column nullable.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.set_nullable("id")
@@ -224,9 +227,9 @@ class TableSettings(TableHandle):
         return self._alter(SetNullable(name))
 
     def set_required(self, name: str) -> Outcome:
-        """Make a column required. FailedPrecondition if a row of the newest version has a null in it.
+        """Make a column required. Raises FailedPrecondition if a row of the newest version has a null in it.
 
-        Older versions keep their nulls. Writers that were prepared before and bring a null get a Conflict.
+        Older versions keep their nulls. A write that was prepared before and contains a null raises Conflict.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.set_required("customer")
@@ -246,7 +249,7 @@ class TableSettings(TableHandle):
         return self._alter(SetDoc(name, doc))
 
     def set_default(self, name: str, default: Any) -> Outcome:
-        """Set the default of a column for rows that are written from now on. Older rows stay as they are.
+        """Set the default of a column for new rows. Existing rows do not change.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.set_default("amount", 1.0)
@@ -257,7 +260,7 @@ class TableSettings(TableHandle):
         return self._alter(SetDefault(name, find_column(self._state().schema, name).field_type, default))
 
     def alter(self, *changes: SchemaChange) -> Outcome:
-        """Several changes of the columns, in their order, as one version.
+        """Apply several schema changes in order, as one version.
 
         >>> from moulin.model.schema.evolution import DropColumn, RenameColumn
         >>> orders = lake.table("shop.orders")
@@ -268,7 +271,7 @@ class TableSettings(TableHandle):
         return self._alter(*changes)
 
     def set_properties(self, properties: Mapping[str, Any], *, remove: Sequence[str] = ()) -> Outcome:
-        """Set properties, and remove those named in `remove`.
+        """Set properties, and remove those in `remove`.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.set_properties({"owner": "ann", "moulin.history-keep-seconds": 86400})
@@ -279,7 +282,7 @@ class TableSettings(TableHandle):
         return self._set(SetProperties(check_properties(properties), tuple(remove)))
 
     def set_partitioning(self, fields: Sequence[str]) -> Outcome:
-        """Set the partitioning of rows that are written from now on. Older segments keep theirs.
+        """Set the partitioning of new rows. Older segments keep their partitioning.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.set_partitioning(["bucket(4, id)"])
@@ -288,7 +291,8 @@ class TableSettings(TableHandle):
         return self._set(SetPartitioning(tuple(fields)))
 
     def set_sort_order(self, fields: Sequence[str]) -> Outcome:
-        """Set the sort order, such as ["region", "ts desc"], of new segments. Older ones follow when compacted.
+        """Set the sort order, such as ["region", "ts desc"], of new segments. Older segments are sorted when they are
+        compacted.
 
         >>> _ = lake.table("shop.orders").set_sort_order(["customer", "amount desc"])
         """
@@ -297,12 +301,12 @@ class TableSettings(TableHandle):
     # Secondary indexes
 
     def create_index(self, column: str, kind: str = "btree", name: str | None = None) -> IndexInfo:
-        """Index a column: `btree` finds values and ranges, `bloom` rules out segments without a value.
+        """Create an index on a column: `btree` finds values and ranges, `bloom` skips segments without a value.
 
         `bitmap` is for columns of few values, `label_list` for lists: it finds `array_contains(tags, 'new')`.
 
-        Built on Spark when a session is at hand and the table is large. Compactions carry it over; segments written
-        later are covered by a compaction or by `update_indexes`, and until then read without it.
+        Built on Spark if there is a session and the table is large. Compactions maintain it; segments written
+        later are read without it until a compaction or `update_indexes` covers them.
 
         >>> orders = lake.table("shop.orders")
         >>> index = orders.create_index("customer")
@@ -329,7 +333,7 @@ class TableSettings(TableHandle):
         return Outcome(drop_index(self._context, self._writable(), name))
 
     def update_indexes(self) -> Outcome:
-        """Extend every index to all present segments.
+        """Extend every index to all current segments.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.create_index("customer")
@@ -343,7 +347,7 @@ class TableSettings(TableHandle):
         return Outcome(update_indexes(self._context, self._writable()))
 
     def indexes(self) -> list[IndexInfo]:
-        """The secondary indexes, by name.
+        """List the secondary indexes by name.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.create_index("customer", kind="bloom")

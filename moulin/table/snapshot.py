@@ -1,4 +1,4 @@
-"""A table at one version, read-only. As a context manager it pins the version, so that clean-up leaves it readable."""
+"""A read-only table at one version. As a context manager it pins the version, so that clean-up keeps it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Snapshot:
 
     @property
     def version(self) -> int:
-        """The version that it shows.
+        """The version.
 
         >>> shown = lake.table("shop.orders").at(version=lake.version)
         >>> shown.version == lake.version
@@ -66,7 +66,7 @@ class Snapshot:
 
     @property
     def state(self) -> TableState:
-        """Everything the catalog knows of the table at this version but its segments.
+        """Everything that the catalog knows about the table at this version, except its segments.
 
         >>> shown = lake.table("shop.orders").at(version=lake.version)
         >>> shown.state.full_name
@@ -92,9 +92,9 @@ class Snapshot:
         ordered: bool = False,
         go_on: Callable[[], None] | None = None,
     ) -> Scan:
-        """Rows of this version; of a keyed table in key order, when a range, `reverse` or `ordered` is given.
+        """Scan this version; a keyed table in key order if a range, `reverse` or `ordered` is given.
 
-        `order_by` sorts them, as in `Table.scan`. Without a range or an order of keys, `go_on` is called before each
+        `order_by` sorts rows as in `Table.scan`. Without a range or key order, `go_on` is called before each
         part is read, and may raise to end the scan.
 
         >>> shown = lake.table("shop.orders").at(version=lake.version)
@@ -111,7 +111,7 @@ class Snapshot:
         return Scan(c.catalog, c.store, c.vectors, self._state, order_by=order_by, go_on=go_on, **options)
 
     def take(self, row_ids: Any, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of these `_row_id`s in this version, in the order asked for; ids that it lacks are left out.
+        """Return the rows with these `_row_id`s in this version, in this order; unknown ids are skipped.
 
         >>> shown = lake.table("shop.orders").at(version=lake.version)
         >>> shown.take([0], ["customer"]).to_pylist()
@@ -123,7 +123,7 @@ class Snapshot:
         return take_rows(TakeScan(c.catalog, c.store, c.vectors, self._state, ids, columns, c.pins), ids, columns)
 
     def blob(self, key: Any = None, column: str = "", *, row_id: int | None = None) -> Blob:
-        """A value of a binary column in this version as a file, as `Table.blob`.
+        """Open a value of a binary column in this version as a file, like `Table.blob`.
 
         >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
         >>> photos.put({"id": 1, "image": b"GIF89a..."})
@@ -137,7 +137,7 @@ class Snapshot:
             columns = self._key()
             return located_blob(self._context, self._lookup, self._seen, columns, key, column)
         if key is not None:
-            raise InvalidInput("A blob is asked for by key or by row_id, not by both.")
+            raise InvalidInput("Give either a key or a row_id for a blob.")
         found = self.take([row_id], [SEGMENT, SHOWN_POSITION])
         if not found.num_rows:
             raise NotFound(f"Table {self._state.full_name} has no row with _row_id {row_id}.")
@@ -146,7 +146,7 @@ class Snapshot:
         return stored_blob(self._context, self._state, live[number], position, column)
 
     def get(self, key: Any) -> dict[str, Any] | None:
-        """The row of a key in this version, or None.
+        """Return the row of a key in this version, or None.
 
         >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
         >>> users.put({"name": "ann", "age": 41})
@@ -157,7 +157,7 @@ class Snapshot:
         return self._lookup.get(lambda: self._seen, columns, columns.check(key))
 
     def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
-        """The row of each key in this version, or None, in the order of the keys.
+        """Return the row of each key in this version, or None, in the order of the keys.
 
         >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
         >>> users.put({"name": "ann", "age": 41})
@@ -173,7 +173,7 @@ class Snapshot:
     def _key(self) -> Key:
         key = Key.of(self._state.schema)
         if key is None:
-            raise FailedPrecondition(f"Table {self._state.full_name} has no primary key: read it with scan.")
+            raise FailedPrecondition(f"Table {self._state.full_name} has no primary key: use scan.")
         return key
 
     @cached_property

@@ -1,7 +1,7 @@
-"""One table in a transaction: changes that follow one another, none of them committed yet.
+"""One table in a transaction: a sequence of uncommitted changes.
 
-Each change works on what those before it left: rows are written in the schema as altered so far, and conditions match
-rows that the transaction itself added.
+Each change sees the previous ones: rows are written in the schema as altered so far, and conditions match rows that the
+transaction itself added.
 """
 
 # Decisions: docs/decisions/0259
@@ -197,7 +197,7 @@ class StagedScan(Scan):
         )
         if self._hidden.names and draft.added:
             raise InvalidInput(
-                f"Rows that the transaction added have no {self._hidden.names[0]} before it commits: leave it out."
+                f"Rows that the transaction added have no {self._hidden.names[0]} before it commits: remove it."
             )
         self._own = staged._own(self._predicate)
         self._hides: Mapping[int, BitMap64] = dict(draft.positions)

@@ -1,4 +1,4 @@
-"""What a table is made of, and how it does: levels, amplification, caches, stalls, regions and indexes."""
+"""Statistics of a table: levels, amplification, caches, stalls, regions and indexes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Table: the front door to one table. Thin: each verb lives in its own module.
+"""Table: the API of one table. Each operation is implemented in its own module.
 
-Here are its rows and its upkeep; its past is in versions.py, its settings are in settings.py. What only bulk changes,
-compaction and statistics use is loaded by them, so that a row by its key is there soon.
+This module has rows and maintenance; versions.py has versions, settings.py has settings. Modules that only bulk
+changes, compaction and statistics need are imported there, so that the first `get` is fast.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 
 class Table(TableReading, TableVersions, TableSettings):
-    """One table of a lake. Holds no state of its own but its id: every call sees the newest version.
+    """One table of a lake. The object stores only the table's id: every call sees the newest version.
 
-    One that is `read_only` shows the version it was opened at until `refresh`; `follow` makes the catalog look for
-    newer ones, where it does not see them by itself.
+    A `read_only` table shows the version at which it was opened until `refresh`; `follow` makes the catalog look for
+    newer versions, if it does not see them by itself.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Table(TableReading, TableVersions, TableSettings):
     ) -> None:
         super().__init__(context, table_id, read_only=read_only, follow=follow)
         self._branch = branch
-        self._put: KeyedTable | RegionWriter | None = None  # what takes rows one by one, once it is known
+        self._put: KeyedTable | RegionWriter | None = None  # the writer of single rows, once it is known
         self._writes = False
 
     def stats(self) -> TableStats:
-        """Figures about the table: levels, amplification, caches, stalls, regions and indexes. Reads no file.
+        """Statistics of the table: levels, amplification, caches, stalls, regions and indexes. Reads no files.
 
         >>> stats = lake.table("shop.orders").stats()
         >>> stats.rows, stats.segments, stats.deleted_rows
@@ -76,24 +76,24 @@ class Table(TableReading, TableVersions, TableSettings):
     def branch(
         self, name: str, *, at: int | str | datetime | None = None, expires: str | float | timedelta | None = None
     ) -> Table:
-        """Begin a branch with this table alone, and return the table on it. `lake.publish(name)` brings it to main.
+        """Create a branch with only this table, and return the table on it. `lake.publish(name)` publishes it to main.
 
         >>> mine = lake.table("shop.orders").branch("mine")
         >>> _ = mine.delete_where("amount < 0")
         >>> _ = lake.publish("mine")
         """
         if self._branch is None:
-            raise FailedPrecondition("This table was opened without its lake: lake.branch(name, tables=[...]).")
+            raise FailedPrecondition("This table was opened without its lake: use lake.branch(name, tables=[...]).")
         return self._branch(self, name, at=at, expires=expires)
 
     # Rows
 
     def append(self, data: object, *, request_id: str | None = None, evolve: bool = False) -> Outcome:
-        """Add rows: Arrow in any form, a list of dicts, any object with an Arrow stream, or a Spark DataFrame.
+        """Add rows from any Arrow source, a list of dicts, or a Spark DataFrame.
 
-        With `evolve`, columns that the table lacks are added to it, nullable and last, and types that are too narrow
+        With `evolve`, missing columns are added to the table, nullable and last, and types that are too narrow
         are widened (int to long, float to double, decimals to more digits, date to timestamp), in the same version.
-        With a `request_id`, a second append of the same id does nothing and returns the version of the first one.
+        A second append with the same `request_id` does nothing and returns the version of the first one.
 
         >>> orders = lake.table("shop.orders")
         >>> orders.append([{"id": 2, "customer": "bob", "amount": 3.0}]).rows_added
@@ -137,8 +137,8 @@ class Table(TableReading, TableVersions, TableSettings):
 
         Files are loaded in the order of their paths, in batches of about `batch_bytes`. Each batch is one version; in a
         keyed table it is an upsert. The table remembers the files under the name `source`, by default the folder's
-        address: a call that was killed is resumed by the next one, and later calls load new files. A file that changed
-        after it was loaded is an error, or is skipped with `changed="skip"`. `progress` is called after each batch.
+        address: the next call resumes an interrupted one, and later calls load new files. A file that changed
+        after it was loaded raises an error, or is skipped with `changed="skip"`. `progress` is called after each batch.
 
         >>> import os
         >>> os.mkdir("exports")
@@ -171,20 +171,21 @@ class Table(TableReading, TableVersions, TableSettings):
         again: bool = False,
         request_id: str | None = None,
     ) -> Adoption:
-        """Make foreign Parquet files segments of this table in place, in one version. No byte is copied.
+        """Add existing Parquet files to this table in place, in one version, without copying them.
 
         `source` is a folder, a file, a pattern such as "s3://bucket/events/**/*.parquet", or a list of files and
-        folders. They lie below a base path; if the lake has none for them, their folder becomes one. The lake never
-        changes or deletes such a file. One that is gone or changed later is Corrupt when it is read.
+        folders. They must be below a base path; if there is none, their folder becomes one. The lake never
+        changes or deletes such a file. If a file is deleted or changed later, reading it raises Corrupt.
 
-        Columns are matched by field id where files have some, else by name; `by` "name" or "id" decides it. Columns
-        that files lack are null, or their default, or a value of the path (`day=2026-01-01/`) unless `hive` is False.
-        Columns that the table lacks are an error, or left out with `extra="ignore"`. A table remembers the files
-        that it has adopted: one of them is an error, or left out with `skip_known`; with `again`, one whose rows were
-        removed or rewritten is adopted once more. With a `request_id`, a second call of the same id does nothing.
+        Columns are matched by field id if the files have field ids, else by name; `by` "name" or "id" forces one.
+        Columns missing in the files are null, or their default, or a value from the path (`day=2026-01-01/`) unless
+        `hive` is False. Columns that the table lacks raise an error, or are ignored with `extra="ignore"`. A table
+        remembers the files that it has adopted: adopting one again raises an error, or skips it with `skip_known`; with
+        `again`, a file whose rows were removed or rewritten is adopted once more. A second call with the same
+        `request_id` does nothing.
 
-        In a table with a primary key, adopted rows replace those of their keys, as in `append`. A key that comes twice
-        in the files is an error. The keys of files are read, and an index of them is written into the lake.
+        In a table with a primary key, adopted rows replace existing rows of their keys, as in `append`. A duplicate key
+        in the files raises an error. The keys of the files are read, and a key index is written into the lake.
 
         >>> import os, pyarrow as pa, pyarrow.parquet as pq
         >>> os.mkdir("exports")
@@ -202,11 +203,11 @@ class Table(TableReading, TableVersions, TableSettings):
         return adopt(self._context, state, source, keyed=self._keyed(), request_id=request_id, **options)
 
     def move(self, where: Where = None, *, base: str, progress: Callable[[int, int], None] | None = None) -> Move:
-        """Move segments to a base path of the lake: whole ones, whose rows all match, or all without `where`.
+        """Move segments in which all rows match, or without `where` all segments, to a base path of the lake.
 
-        Rows, their ids and older versions stay the same. A segment is written
-        there, read again, and then takes the place of the old one, whose file clean-up deletes. A call that was killed
-        loses nothing; the next one moves what is left.
+        Rows, their ids and older versions do not change. A segment is copied
+        there, verified, and then replaces the old one, whose file clean-up deletes. A killed call
+        loses nothing; the next call moves the remaining segments.
 
         >>> import os
         >>> os.mkdir("archive")
@@ -221,7 +222,7 @@ class Table(TableReading, TableVersions, TableSettings):
         return move(self._context, self._writable, where, base, progress)
 
     def delete_where(self, where: Where) -> Outcome:
-        """Delete the rows that match; no data is rewritten.
+        """Delete the rows that match. No data is rewritten.
 
         >>> lake.table("shop.orders").delete_where("amount < 10 and customer = 'ann'").rows_deleted
         1
@@ -241,13 +242,13 @@ class Table(TableReading, TableVersions, TableSettings):
         return retry(self._context.config.commit_attempts, run)
 
     def erase(self, where: Where, *, report_key: str | bytes | None = None) -> Erasure:
-        """Erase the rows that match from every version, tag, branch and clone, and from storage: they cannot come back.
+        """Erase the rows that match from every version, tag, branch and clone, and from storage. This cannot be undone.
 
-        A row counts with the columns that it had in any kept version, whether or not it was deleted since. The result
-        has a report that names every file that was written again or deleted, and what is out of reach. It is signed
-        with `report_key` (or the environment's MOULIN_ERASE_KEY), and has a plain digest without one. Killed at any
-        point, the same call again completes it. A lake behind a server has the server erase, which takes the role
-        admin; `where` is SQL text then.
+        A row matches if it matched in any kept version, even if it was deleted later. The result
+        has a report of every file that was rewritten or deleted, and of copies that cannot be erased. It is signed
+        with `report_key` (or the environment's MOULIN_ERASE_KEY), and has a plain digest without one. If it is killed,
+        the same call completes it. With a lake behind a server, the server erases, which needs the role
+        admin, and `where` must be SQL text.
 
         >>> done = lake.table("shop.orders").erase("customer = 'ann'")
         >>> done.complete, lake.table("shop.orders").count()
@@ -260,10 +261,10 @@ class Table(TableReading, TableVersions, TableSettings):
         return erase(self._context, self.id, where, key_of(report_key))
 
     def update(self, set: Mapping[str, object], where: Where = None) -> Outcome:
-        """Give columns new values in the rows that match, or in all rows, in one version.
+        """Set columns to new values in the rows that match, or in all rows, in one version.
 
-        In `set`, text is an expression in the grammar of `where` over the columns of the row, and any other value is
-        that value. Rows keep their `_row_id`. Columns of a primary key cannot be set.
+        In `set`, a string is an expression in the syntax of `where` over the columns of the row, and any other value is
+        a constant. Rows keep their `_row_id`. Primary key columns cannot be set.
 
             orders.update(set={"amount": "amount * 2", "note": None, "state": "'paid'"}, where="id = 1")
 
@@ -297,7 +298,7 @@ class Table(TableReading, TableVersions, TableSettings):
         return retry(self._context.config.commit_attempts, run)
 
     def overwrite_partitions(self, data: object) -> Outcome:
-        """Replace the partitions that the rows of `data` are in, in one version; others stay as they are.
+        """Replace the partitions of the rows of `data`, in one version; other partitions do not change.
 
         >>> days = lake.create_table("shop.days", [("day", "date"), ("visits", "long")], partition_by=["day"])
         >>> _ = days.append([{"day": "2026-01-30", "visits": 5}, {"day": "2026-01-31", "visits": 7}])
@@ -309,9 +310,7 @@ class Table(TableReading, TableVersions, TableSettings):
 
         self._writable()
         if self._keyed() is not None:
-            raise FailedPrecondition(
-                f"Table {self.name} has a primary key: replace rows with append, or with overwrite and a condition."
-            )
+            raise FailedPrecondition(f"Table {self.name} has a primary key: use append, or overwrite with a condition.")
         return overwrite_partitions(self._context, self._writable, data)
 
     @overload
@@ -345,19 +344,19 @@ class Table(TableReading, TableVersions, TableSettings):
         when_not_matched_set: Mapping[str, str] | None = None,
         when_not_matched_if: str | None = None,
     ) -> Outcome | MergeBuilder:
-        """Match the rows of `source` with the rows of the table, and do what is said, in one version.
+        """Match the rows of `source` with the rows of the table, and update, delete or insert rows, in one version.
 
-        With `on`, on any table: returns a `MergeBuilder`, whose clauses say what to do and whose `execute` does it.
+        With `on`, for any table: returns a `MergeBuilder`, to which you add clauses and call `execute`.
 
             orders.merge(rows, on="target.id = source.id").when_matched_update_all().execute()
 
-        Without it, rows of a keyed table are matched by key, at once.
-        `source` is a Spark DataFrame, Arrow in any of its forms, or a list of dicts, with the key's columns and each
+        Without `on`, for keyed tables: rows are matched by key, and the merge runs at once.
+        `source` is a Spark DataFrame, any Arrow source, or a list of dicts, with the key columns and each
         key once. A matched row is updated or deleted where `when_matched_if` holds ("source.ts > target.ts"): updated
-        to the columns that the source has, or to what `when_matched_set` says ({"total": "source.x + target.total"});
-        its other columns stay. Those for which `when_matched_delete_if` holds are deleted instead. Rows without a match
-        are inserted where `when_not_matched_if` holds: the columns that the source has, or the key and what
-        `when_not_matched_set` says; both name `source` alone.
+        to the columns of the source, or as in `when_matched_set` ({"total": "source.x + target.total"});
+        its other columns do not change. Rows for which `when_matched_delete_if` holds are deleted instead. Rows without
+        a match are inserted where `when_not_matched_if` holds: with the columns of the source, or the key and
+        `when_not_matched_set`; both can use only `source`.
 
         >>> orders = lake.table("shop.orders")
         >>> rows = [{"id": 1, "amount": 1.0}, {"id": 2, "amount": 2.0}]
@@ -376,8 +375,9 @@ class Table(TableReading, TableVersions, TableSettings):
 
             if when_matched != "update" or when_not_matched != "insert" or any(one is not None for one in options):
                 raise InvalidInput(
-                    "A merge with `on` takes its clauses as calls, such as when_matched_update(...): leave the options "
-                    "of a merge by key out."
+                    "A merge with `on` takes its clauses as calls, such as when_matched_update(...): remove the "
+                    "options "
+                    "of a merge by key."
                 )
             return MergeBuilder(self._context, self._writable, self._keyed, source, on)
         keyed = self._keyed_only()
@@ -399,9 +399,10 @@ class Table(TableReading, TableVersions, TableSettings):
         return merge(self._context, keyed, source, rules)
 
     def edit(self, compute: Compute, statement: str) -> Outcome:
-        """Commit the edits that `compute` makes of the newest rows, in one version, for a `statement` such as "UPDATE".
+        """Commit the edits that `compute` returns for the newest rows, in one version, for a `statement` such as
+        "UPDATE".
 
-        It is called again when rows that it read have changed by the time of the commit.
+        It is called again if rows that it read have changed before the commit.
         """
         from moulin.table.edit.commit import apply_edits
 
@@ -411,7 +412,7 @@ class Table(TableReading, TableVersions, TableSettings):
     # Rows by key
 
     def put(self, row: Mapping[str, Any]) -> None:
-        """Insert a row, or replace the one with its key. When it returns the row is durable, as `log_sync` says.
+        """Insert a row, or replace the row with the same key. The row is durable on return, depending on `log_sync`.
 
         >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
         >>> users.put({"name": "ann", "age": 41})
@@ -423,12 +424,12 @@ class Table(TableReading, TableVersions, TableSettings):
             writer = self._put = self._writer().direct()
         try:
             writer.put(row)
-        except Closed:  # its region was given up for a while; once the table is closed, this raises it again
+        except Closed:  # the region was released for a while; raises again if the table is closed
             self._put = None
             self._writer().put(row)
 
     def put_batch(self, data: object) -> int:
-        """Insert or replace rows: a list of dicts, or Arrow in any of its forms. Returns how many there were.
+        """Insert or replace rows from a list of dicts or any Arrow source. Returns the number of rows.
 
         >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
         >>> users.put_batch({"name": ["ann", "bob"], "age": [41, 25]})
@@ -458,10 +459,10 @@ class Table(TableReading, TableVersions, TableSettings):
         self._writer().delete_batch(keys)
 
     def flush(self, *, take_over: bool = False) -> int:
-        """Commit the puts and deletes so far, and those in logs of dead writers; returns the version that has them.
+        """Commit the puts and deletes so far, and those in logs of dead writers. Returns the version.
 
         A log in an object store whose writer ran on another machine is flushed only with `take_over`; if that writer
-        still lives, it is fenced.
+        is still running, it is fenced.
 
         >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
         >>> users.put({"name": "ann", "age": 41})
@@ -472,9 +473,9 @@ class Table(TableReading, TableVersions, TableSettings):
         return self._keyed_only().flush(take_over=take_over)
 
     def forget_lost_logs(self) -> list[int]:
-        """Give up logs that are missing or cut short. Rows that only they had are lost.
+        """Discard logs that are missing or truncated. Rows that only they contained are lost.
 
-        Use it if reads and writes of the table raise Corrupt because of such a log, and you have no copy of it. Returns
+        Use it if reads and writes of the table raise Corrupt because of such a log and you have no copy. Returns
         the numbers of the regions.
 
         >>> users = lake.create_table("shop.users", [("name", "string", False), ("age", "int")], primary_key=["name"])
@@ -487,9 +488,9 @@ class Table(TableReading, TableVersions, TableSettings):
     # Maintenance
 
     def compact(self, *, everything: bool = False, progress: Callable[[int, int], None] | None = None) -> Compaction:
-        """Compact small, fresh and worn segments; on Spark if a session is open and the work is large.
+        """Compact small, new and partly deleted segments; on Spark if a session is open and the work is large.
 
-        Files whose facts come from an engine's manifest are read first. Raises Corrupt if one is in quarantine.
+        Unverified files of engines are verified first. Raises Corrupt if one is quarantined.
 
         >>> orders = lake.table("shop.orders")
         >>> for number in range(2, 12):
@@ -511,9 +512,9 @@ class Table(TableReading, TableVersions, TableSettings):
         return done
 
     def fold(self) -> Compaction:
-        """Write every segment that has columns in files of their own as one file again, at the same level.
+        """Rewrite every segment that has columns in separate files as one file, at the same level.
 
-        Each segment is a compaction by itself; every other compaction folds, too.
+        Each segment is a separate compaction. Other compactions also fold.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.add_column("twice", "double", from_sql="amount * 2")
@@ -536,15 +537,15 @@ class Table(TableReading, TableVersions, TableSettings):
         spark = self._context.spark()
         if version is None:
             self._flush()
-        spark.session()  # which may take a while to start; the version is that of afterwards
+        spark.session()  # Spark may take a while to start; use the version after that
         return spark.read(self._state(version))
 
     def export_iceberg(
         self, directory: str | os.PathLike[str], *, version: int | None = None, copy: bool = False
     ) -> Export:
-        """Write the table, now or at a version, as an Iceberg table of its own into a folder or object store.
+        """Export the table, now or at a version, as a separate Iceberg table into a folder or object store.
 
-        It names the lake's data files, or with `copy` has its own. The result has the location of its metadata.
+        It refers to the lake's data files, or with `copy` to copies. The result has the location of its metadata.
 
         >>> exported = lake.table("shop.orders").export_iceberg("./orders-iceberg", copy=True)
         >>> exported.metadata_location.endswith(".metadata.json")
@@ -554,7 +555,7 @@ class Table(TableReading, TableVersions, TableSettings):
         exporter = self._context.exporter
         if exporter is None:
             raise FailedPrecondition(
-                "This lake was opened without Iceberg; to export tables open it with moulin.connect."
+                "This lake was opened without Iceberg; open it with moulin.connect to export tables."
             )
         if version is None:
             self._flush()
@@ -570,7 +571,7 @@ class Table(TableReading, TableVersions, TableSettings):
         self.close()
 
     def close(self) -> None:
-        """Flush the table, and refuse further writes through this object. A keyed table can still be read.
+        """Flush the table, and reject further writes through this object. A keyed table can still be read.
 
         >>> with lake.table("shop.orders") as orders:
         ...     _ = orders.append([{"id": 2, "customer": "bob", "amount": 3.0}])
@@ -582,7 +583,7 @@ class Table(TableReading, TableVersions, TableSettings):
                 self._keyed_only().leave()
 
     def _writer(self) -> KeyedTable:
-        """The keyed table, to write to it row by row."""
+        """The keyed table, for writes of single rows."""
         if self._closed:
             raise Closed("The table was closed; open it again with lake.table(...).")
         if self._read_only:

@@ -1,4 +1,4 @@
-"""Transactions: changes of several tables that become one version, or nothing."""
+"""Transactions: changes of several tables that are committed as one version, or not at all."""
 
 # Decisions: docs/decisions/0259
 
@@ -29,12 +29,12 @@ _HARMLESS = {Kind.COMPACT, Kind.SET_PROPERTIES, Kind.CREATE_INDEX, Kind.UPDATE_I
 
 
 class Transaction:
-    """Collects changes and commits them when its `with` block ends well; an exception drops them all.
+    """Collects changes and commits them at the end of its `with` block; an exception discards them.
 
-    Changes follow one another: each works on what those before it left, and so do reads. Others see nothing of them
-    before the commit, which sets `version`. Of a table that others change meanwhile, the transaction sees the version
-    that it began at. A keyed table is held from its first change to the commit, and seen as it was then. One thread
-    uses a transaction.
+    Each change and each read sees the changes before it. Others do not see them
+    before the commit, which sets `version`. If others change an event table, the transaction still sees the version
+    at which it started. A keyed table is held from its first change to the commit, and read as of then. Only one thread
+    may use a transaction.
     """
 
     def __init__(self, context: Context, resolve: Callable[[str], UUID]) -> None:
@@ -64,7 +64,7 @@ class Transaction:
         return self._tables[table_id]
 
     def __enter__(self) -> Transaction:
-        flush_own(self._context)  # what this process put before is part of what the transaction reads
+        flush_own(self._context)  # what earlier puts of this process are visible to the transaction
         self.read_version = self._context.catalog.version()
         self._open, self._thread = True, threading.get_ident()
         return self
@@ -85,11 +85,11 @@ class Transaction:
     ) -> tuple[Any, Sequence[Any]]:
         """Hold regions of a keyed table until the transaction ends."""
         if threading.get_ident() != self._thread:
-            raise FailedPrecondition("A transaction changes keyed tables in the thread that opened it alone.")
+            raise FailedPrecondition("A transaction can change keyed tables only in the thread that opened it.")
         try:
             return self._held.enter_context(keyed.held(values, reserved=True))
         except Fenced as error:
-            raise Conflict(f"A transaction cannot hold the table now; try again. {error.message}") from error
+            raise Conflict(f"A transaction cannot hold the table now; retry. {error.message}") from error
 
     def _require_open(self) -> None:
         if not self._open:
@@ -97,7 +97,7 @@ class Transaction:
 
 
 class TransactionTable:
-    """One table inside a transaction. Each change sees what those before it did."""
+    """One table inside a transaction. Each change sees the changes before it."""
 
     def __init__(self, transaction: Transaction, context: Context, state: TableState) -> None:
         self._transaction, self._context = transaction, context
@@ -108,7 +108,7 @@ class TransactionTable:
     # Rows
 
     def append(self, data: object) -> int:
-        """Add rows; on a keyed table, insert them or replace those of the same keys. Returns how many there were."""
+        """Add rows; in a keyed table, insert them or replace rows with the same keys. Returns the number of rows."""
         staged = self._changed()
         if self._keyed is None:
             return staged.append(data)
@@ -117,7 +117,7 @@ class TransactionTable:
         return staged.upsert(self._keyed, batches)
 
     def delete_where(self, where: Where) -> int:
-        """Delete the rows that match; returns how many."""
+        """Delete the rows that match; returns their number."""
         return self._changed().delete(where)
 
     def overwrite(self, data: object, where: Where = None) -> None:
@@ -126,13 +126,13 @@ class TransactionTable:
         if self._keyed is None:
             staged.replace(data, where)
             return
-        batches = staged.batches(data)  # data that does not fit must not leave the rows deleted
+        batches = staged.batches(data)  # if the data does not fit, the rows must not be deleted
         self._hold_new(self._keyed.regions_of(batches))
         staged.remove(where)
         staged.upsert(self._keyed, batches)
 
     def scan(self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None) -> Scan:
-        """Rows as the transaction has left them so far."""
+        """The rows including the changes of the transaction so far."""
         self._transaction._require_open()
         self._was_read = True
         return self._staged.scan(columns, where, limit)
@@ -142,23 +142,23 @@ class TransactionTable:
     def add_column(
         self, name: str, type: Any, default: Any = None, *, required: bool = False, doc: str | None = None
     ) -> None:
-        """Add a column; rows that lack it, old and new, read as `default`."""
+        """Add a column; rows without a value, old and new, read as `default`."""
         self._alter(AddColumn(name, to_type(type, f"column {name}"), default, required, doc))
 
     def rename_column(self, name: str, new_name: str) -> None:
-        """Give a column another name."""
+        """Rename a column."""
         self._alter(RenameColumn(name, new_name))
 
     def drop_column(self, name: str) -> None:
-        """Drop a column; older versions still show it."""
+        """Drop a column; older versions still have it."""
         self._alter(DropColumn(name))
 
     def widen_column(self, name: str, type: Any) -> None:
-        """Give a column a wider type."""
+        """Change the type of a column to a wider one."""
         self._alter(WidenColumn(name, to_type(type, f"column {name}")))
 
     def set_properties(self, properties: Mapping[str, Any], *, remove: Sequence[str] = ()) -> None:
-        """Set properties, and remove those named in `remove`."""
+        """Set properties, and remove those in `remove`."""
         self._transaction._require_open()
         self._staged.set_properties(SetProperties(check_properties(properties), tuple(remove)))
 
@@ -166,7 +166,7 @@ class TransactionTable:
         self._changed().alter(change)
 
     def _changed(self) -> Staged:
-        """What to change; a keyed table is held from here on, and seen as it is now."""
+        """The table to change; a keyed table is held from here on, and read as of now."""
         self._transaction._require_open()
         staged = self._staged
         if self._keyed is None and staged.state.schema.identifier_field_ids:
@@ -183,13 +183,13 @@ class TransactionTable:
         return staged
 
     def _require_unread(self, now: TableState) -> None:
-        """What the transaction read of a keyed table must still be so when it first changes it."""
+        """Rows of a keyed table that the transaction has read must not have changed when it first changes the table."""
         read = self._transaction.read_version
         for info in self._context.catalog.history(now.id) if now.head_version > read else ():
             if info.version > read and info.kind not in _HARMLESS:
                 raise Conflict(
                     f"Table {now.full_name} was changed by the {info.kind} of version {info.version} after the "
-                    f"transaction read it at version {read}. Nothing was changed: run the transaction again.",
+                    f"transaction read it at version {read}. Nothing was committed: run the transaction again.",
                     requirement=f"the rows of {now.full_name}",
                     expected=f"as at version {read}",
                     found="changed",
@@ -197,7 +197,7 @@ class TransactionTable:
                 )
 
     def _hold_new(self, values: Sequence[tuple[bytes | None, ...]]) -> None:
-        """Hold regions that did not exist when the table was first held."""
+        """Also hold regions that were created since the table was first held."""
         assert self._keyed is not None
         staged, held = self._staged, {use.number for use in self._staged.uses}
         catalog = self._context.catalog

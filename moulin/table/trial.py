@@ -1,4 +1,4 @@
-"""Trials: branches that are published when everything that is expected of them holds, and dropped otherwise."""
+"""Trials: branches that are published if all expectations hold, and dropped otherwise."""
 
 # Decisions: docs/decisions/0412
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Expectations:
-    """What is expected of a branch: conditions, each with the words that name it, looked at when the trial ends."""
+    """The expectations of a branch: conditions with descriptions, checked when the trial ends."""
 
     _listed: list[tuple[str, Callable[[], object]]] = field(default_factory=list)
 
     def add(self, condition: object, message: str | None, branch: Any, ask: Callable[[str], object]) -> None:
-        """Expect a query to give only true values, a function of the branch to return a true one, or a truth."""
+        """Expect all values of a query, the result of a function of the branch, or a bool to be true."""
         if isinstance(condition, str):
             text = condition
             self._listed.append((message or text, lambda: ask(text)))
@@ -36,21 +36,21 @@ class Expectations:
             self._listed.append((message or f"expectation {len(self._listed) + 1}", lambda: held))
         else:
             raise InvalidInput(
-                f"expect takes a query, a function of the branch or a truth, not {type(condition).__name__}."
+                f"expect takes a query, a function of the branch or a bool, not {type(condition).__name__}."
             )
 
     def failed(self) -> list[str]:
-        """The words of those that do not hold."""
+        """The descriptions of the expectations that do not hold."""
         return [words for words, look in self._listed if not look()]
 
 
 def holds(rows: Sequence[Sequence[object]]) -> bool:
-    """Whether the result of a query says that an expectation holds: there are rows, and all their values are true."""
+    """Whether a query result fulfils an expectation: there are rows, and all their values are true."""
     return bool(rows) and all(value is not None and bool(value) for row in rows for value in row)
 
 
 class Trial:
-    """The `with` block of a trial; see `Lake.trial`. `publication` is what it brought to main, once it has."""
+    """The `with` block of a trial; see `Lake.trial`. `publication` is the result of publishing it."""
 
     def __init__(
         self,
@@ -75,11 +75,12 @@ class Trial:
                 if failed := self._expected.failed():
                     listed = "; ".join(failed)
                     raise FailedPrecondition(
-                        f"Trial {self.name!r} was not published, as this does not hold: {listed}. Its branch was "
-                        f"dropped; lake.resurrect_branch({self.name!r}) brings it back for a look."
+                        f"Trial {self.name!r} was not published, because these expectations failed: {listed}. Its "
+                        f"branch was "
+                        f"dropped; lake.resurrect_branch({self.name!r}) restores it for inspection."
                     )
                 self.publication = self._publish()
         finally:
             if self.publication is None:
-                with suppress(NotFound):  # it may have been published, and what followed failed
+                with suppress(NotFound):  # it may have been published, and a later step failed
                     self._drop()

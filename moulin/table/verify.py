@@ -1,6 +1,6 @@
-"""Files that were taken at the word of an engine's manifest, read after the commit and compared with it.
+"""Verifies files of engines after the commit, by comparing them with the engine's manifest.
 
-What proves wrong is put into quarantine: a property of the table names its segment and says why, and reads refuse.
+Wrong files are quarantined: a table property names the segment and the reason, and reads raise an error.
 """
 
 # Decisions: docs/decisions/0492
@@ -22,8 +22,9 @@ from moulin.model.layout.bounds import bound_from_bytes
 from moulin.model.layout.partition import format_partition
 from moulin.model.layout.partition_rows import split_by_partition
 from moulin.model.operations import SetProperties
+from moulin.model.rows.leaf_arrays import count_nans, leaf_arrays, value_range
 from moulin.model.schema.values import PrimitiveType, Schema
-from moulin.model.tags import QUARANTINE_PREFIX, VERIFIED, quarantined
+from moulin.model.tags import QUARANTINE_PREFIX, VERIFIED, WRITER_PREFIX, quarantined
 from moulin.table.commit.adopted_bytes import AdoptedBytes
 from moulin.table.commit.segment_rows import open_rows
 from moulin.table.context import Context
@@ -32,16 +33,17 @@ from moulin.table.read.quarantine import is_unread
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was found: how many files were read, and what is wrong, by path."""
+    """The result: the number of files read, and the problems by path."""
 
     files: int = 0
     problems: Mapping[str, str] = field(default_factory=dict)
 
 
 def verify(context: Context, state: TableState) -> Verification:
-    """Read the live files of a table that nobody has read yet; what proves wrong goes into quarantine, in one commit.
+    """Read the live files of a table that are not verified yet; quarantine wrong ones, in one commit.
 
-    Files that are in quarantine and live are named again.
+    Live files already in quarantine are reported again. When
+    one proves wrong, the table knows no writer any more: their next files are read.
     """
     waiting = list(_unread(context, state)) if VERIFIED in state.properties else []
     wrong = quarantined(state.properties)
@@ -55,7 +57,8 @@ def verify(context: Context, state: TableState) -> Verification:
         if reason is not None:
             found[segment.facts.number] = problems[segment.facts.path] = reason
     updates = {f"{QUARANTINE_PREFIX}{number}": reason for number, reason in found.items()}
-    operation = SetProperties({**updates, VERIFIED: str(state.head_version)})
+    distrusted = [key for key in state.properties if key.startswith(WRITER_PREFIX)] if found else []
+    operation = SetProperties({**updates, VERIFIED: str(state.head_version)}, tuple(distrusted))
     context.catalog.commit([TableCommit(state.id, state.version, operation, {"verified-files": str(len(waiting))})])
     return Verification(len(waiting), problems)
 
@@ -69,7 +72,7 @@ def _unread(context: Context, state: TableState) -> Iterator[LiveSegment]:
 
 
 def _problem(context: Context, state: TableState, segment: LiveSegment) -> str | None:
-    """How a file differs from what its manifest said; None when it does not."""
+    """How a file differs from its manifest; None if it does not."""
     facts, schema = segment.facts, state.schemas[segment.facts.schema_id]
     try:
         with SegmentReader(open_rows(context.store, facts), schema, name=facts.path, facts=facts) as reader:
@@ -81,20 +84,30 @@ def _problem(context: Context, state: TableState, segment: LiveSegment) -> str |
 
 def _differs(context: Context, state: TableState, facts: SegmentFacts, schema: Schema, rows: pa.Table) -> str | None:
     if rows.num_rows != facts.rows:
-        return f"it has {rows.num_rows} rows, and not {facts.rows}"
+        return f"it has {rows.num_rows} rows, not {facts.rows}"
     for column in schema.fields:
         if column.required and rows[column.name].null_count:
-            return f"its column {column.name} is required, and has nulls"
+            return f"its required column {column.name} has nulls"
     spec = state.specs[facts.spec_id]
     for values, _ in split_by_partition(rows, spec, schema):
         if values != facts.partition:
             found, said = (format_partition(spec, schema, one) for one in (values, facts.partition))
-            return f"it has rows of partition {found}, and not of {said} alone"
-    known = {one.field_id: one for one in _own_facts(context, facts, schema)}
-    for one in facts.columns:
-        if (own := known.get(one.field_id)) is not None and (what := _narrower(one, own, schema)) is not None:
-            return f"{what} of its column {schema.find_column_name(one.field_id)} is not what its manifest said"
+            return f"it has rows of partition {found}, not only of {said}"
+    footer = {one.field_id: one for one in _own_facts(context, facts, schema)}
+    stated = {one.field_id: one for one in facts.columns}
+    for number, one in stated.items():
+        own = footer.get(number)
+        if own is not None and (one.nulls, one.values) != (own.nulls, own.values):
+            return _not_so("the number of values or nulls", number, schema)
+    for column, values in zip(rows.schema, rows.columns, strict=True):
+        for number, leaf in leaf_arrays(column, values):
+            if number in stated and (what := _narrower(stated[number], leaf, schema)) is not None:
+                return _not_so(what, number, schema)
     return None
+
+
+def _not_so(what: str, number: int, schema: Schema) -> str:
+    return f"{what} of its column {schema.find_column_name(number)} is not what its manifest said"
 
 
 def _own_facts(context: Context, facts: SegmentFacts, schema: Schema) -> tuple[ColumnFacts, ...]:
@@ -106,26 +119,18 @@ def _own_facts(context: Context, facts: SegmentFacts, schema: Schema) -> tuple[C
         return tuple(footer_facts(read_footer(source, facts.path), schema))
 
 
-def _narrower(said: ColumnFacts, own: ColumnFacts, schema: Schema) -> str | None:
-    """Which fact of a column would make readers leave out rows that are there."""
+def _narrower(said: ColumnFacts, values: pa.ChunkedArray, schema: Schema) -> str | None:
+    """Which statistic of a column would make readers skip existing rows."""
     kind = schema.find_type(said.field_id)
     assert isinstance(kind, PrimitiveType)
-    if said.nulls != own.nulls or said.values != own.values:
-        return "the number of values or nulls"
-    for name, given, true in (("lower bound", said.lower, own.lower), ("upper bound", said.upper, own.upper)):
-        if given is None or true is None:
-            continue
-        first, second = bound_from_bytes(kind, given), bound_from_bytes(kind, true)
-        wrong = first > second if name == "lower bound" else first < second
-        if wrong and not _is_cut(given, true):
-            return f"the {name}"
+    if said.nans is not None and said.nans != count_nans(values):
+        return "the number of NaNs"
+    least, most = value_range(values)
+    if said.lower is not None and least is not None and bound_from_bytes(kind, said.lower) > least:
+        return "the lower bound"
+    if said.upper is not None and most is not None and bound_from_bytes(kind, said.upper) < most:
+        return "the upper bound"
     return None
-
-
-def _is_cut(given: bytes, true: bytes) -> bool:
-    """Whether one bound is the other cut short, or grown in its last byte: truncation does that, and is right."""
-    shared = min(len(given), len(true))
-    return len(given) != len(true) and given[: shared - 1] == true[: shared - 1]
 
 
 __all__ = ["Verification", "verify"]

@@ -1,4 +1,4 @@
-"""TableVersions: the part of `Table` that knows its past: versions, tags, changes."""
+"""TableVersions: the methods of `Table` for versions, tags and changes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from moulin.table.write.writes import Outcome
 
 
 class TableVersions(TableHandle):
-    """Versions of a table: told, read, named, brought back, compared."""
+    """Versions of a table: list, read, tag, restore, compare."""
 
     def history(self, limit: int | None = None) -> list[CommitInfo]:
-        """The commits of the table, newest first, back to the oldest kept version (`state().oldest_version`).
+        """List the commits of the table, newest first, back to the oldest kept version (`state().oldest_version`).
 
         >>> [str(info.kind) for info in lake.table("shop.orders").history()]
         ['append', 'create']
@@ -33,9 +33,9 @@ class TableVersions(TableHandle):
     def at(
         self, version: int | None = None, timestamp: datetime | str | None = None, tag: str | None = None
     ) -> Snapshot:
-        """The table as it was at a version of the lake, at a time, or at the version that has a tag.
+        """The table at a version of the lake, at a time, or at a tag.
 
-        In a `with` block it is pinned against clean-up.
+        As a context manager it pins the version, so that clean-up keeps it.
 
         >>> orders = lake.table("shop.orders")
         >>> before = orders.version
@@ -44,7 +44,7 @@ class TableVersions(TableHandle):
         (0, 1)
         """
         if [version, timestamp, tag].count(None) != 2:
-            raise InvalidInput("at() takes one of version, timestamp and tag.")
+            raise InvalidInput("at() takes exactly one of version, timestamp and tag.")
         if timestamp is not None:
             version = self._context.catalog.version_at(to_nanos(timestamp))
         if tag is not None:
@@ -52,7 +52,7 @@ class TableVersions(TableHandle):
         return Snapshot(self._context, self._state(version))
 
     def as_of(self, at: int | str | datetime | None = None) -> Snapshot:
-        """The table at a version, a tag or a time; by default now, with all rows that were put before.
+        """The table at a version, a tag or a time; by default now, including all puts.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.tag("end-of-year")
@@ -68,7 +68,7 @@ class TableVersions(TableHandle):
         return self.at(tag=at) if isinstance(at, str) else self.at(version=at)
 
     def tag(self, name: str, version: int | None = None) -> Outcome:
-        """Give a name to a version, by default the newest. An existing tag moves. A tagged version is kept.
+        """Tag a version, by default the newest. An existing tag is moved. A tagged version is kept.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.tag("end-of-year")
@@ -86,7 +86,7 @@ class TableVersions(TableHandle):
         return self._set(SetProperties({ref.key: ref.to_json()}))
 
     def tags(self) -> dict[str, int]:
-        """The tagged versions by name, including read-only branches that Iceberg engines made.
+        """The tagged versions by name, including read-only branches created by Iceberg engines.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.tag("end-of-year")
@@ -96,7 +96,7 @@ class TableVersions(TableHandle):
         return {name: ref.version for name, ref in refs_of(self._state().properties).items()}
 
     def drop_tag(self, name: str) -> Outcome:
-        """Remove a tag. Its version is cleaned up when its time comes.
+        """Remove a tag. Its version then expires as usual.
 
         >>> orders = lake.table("shop.orders")
         >>> _ = orders.tag("end-of-year")
@@ -108,10 +108,10 @@ class TableVersions(TableHandle):
         return self._set(SetProperties({}, (self._ref(name).key,)))
 
     def restore(self, version: int) -> Outcome:
-        """Bring back the rows and the schema of an older version, as a new version.
+        """Restore the rows and the schema of an older version, as a new version.
 
-        The outcome counts the rows that came, went and have older values again. For that, row ids are read of the
-        segments that were exchanged; where those cannot be read, all rows of these segments count.
+        The result counts the rows added, removed and changed. For that, row ids are read from the
+        replaced segments; if these cannot be read, all of their rows count.
 
         >>> orders = lake.table("shop.orders")
         >>> before = orders.version
@@ -127,7 +127,7 @@ class TableVersions(TableHandle):
             restored = self._set(Restore(whole_number(version))).version
         try:
             counted = self.changes(restored - 1, restored, columns=[]).counts()
-        except MoulinError:  # what was restored is committed, even if the rows that went are damaged
+        except MoulinError:  # the restore is committed, even if the removed rows are damaged
             summary = next(info.summary for info in self.history() if info.version == restored)
             counted = {"insert": int(summary.get("added-records", 0)), "delete": int(summary.get("deleted-records", 0))}
         return Outcome(restored, counted.get("insert", 0), counted.get("delete", 0), counted.get("update_after", 0))
@@ -141,9 +141,10 @@ class TableVersions(TableHandle):
         *,
         net: bool = False,
     ) -> Feed:
-        """The changes of rows in the versions after `since`, up to `until` or now.
+        """The changed rows in the versions after `since`, up to `until` or now.
 
-        Version by version; with `net`, the difference of the two ends. Every version from `since` on must be kept.
+        Changes are listed version by version; with `net`, only the difference between the two versions. Every version
+        from `since` on must still be kept.
 
         >>> orders = lake.table("shop.orders")
         >>> before = orders.version
@@ -167,14 +168,14 @@ class TableVersions(TableHandle):
 
 
 def to_nanos(timestamp: datetime | str) -> int:
-    """Unix nanoseconds of a time, cut to what 64 bits hold; text is ISO 8601, without a zone it is UTC."""
+    """Unix nanoseconds of a time, limited to 64 bits; text is ISO 8601, in UTC unless it has a zone."""
     if isinstance(timestamp, str):
         try:
             timestamp = datetime.fromisoformat(timestamp)
         except ValueError:
-            raise InvalidInput(f"{timestamp!r} is not a time; write it like 2024-03-01T12:00:00+00:00.") from None
+            raise InvalidInput(f"{timestamp!r} is not a time: write it like 2024-03-01T12:00:00+00:00.") from None
     if not isinstance(timestamp, datetime):
-        raise InvalidInput(f"timestamp takes a datetime or ISO 8601 text, not {timestamp!r}.")
+        raise InvalidInput(f"timestamp must be a datetime or ISO 8601 text, not {timestamp!r}.")
     if timestamp.tzinfo is None:
         timestamp = timestamp.replace(tzinfo=UTC)
     delta = timestamp - datetime(1970, 1, 1, tzinfo=UTC)

@@ -80,8 +80,8 @@ def test_ctrl_c_stops_a_command_with_a_word(tmp_path: Path) -> None:
         (("gc", "--history-keep", "-5"), 1, "must be zero seconds or more, not -5.0."),
         (("gc", "--orphan-grace", "nan"), 1, "must be zero seconds or more, not nan."),
         (("collect", "--grpc-port", "99999"), 2, "less than or equal to 65535. Try `moulin collect --help`."),
-        (("append", "shop.t", "."), 1, ". is a folder: name its files, or load it with moulin backfill."),
-        (("--storage-option", "region", "db", "list"), 1, "A storage option is written key=value, or @FILE"),
+        (("append", "shop.t", "."), 1, ". is a folder: give its files, or load it with moulin backfill."),
+        (("--storage-option", "region", "db", "list"), 1, "Write a storage option as key=value, or as @FILE"),
         (("--storage-option", "@nowhere", "db", "list"), 1, "nowhere cannot be read: No such file or directory."),
     ],
 )

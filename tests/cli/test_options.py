@@ -102,5 +102,5 @@ def test_a_mistyped_file_uri_makes_no_lake(run: Run, tmp_path: Path) -> None:
     typo = tmp_path / "typo"
     done = run("table", "list", "shop", lake=f"file://{typo}")  # type: ignore[arg-type]
     assert done.code == 1
-    assert "holds no lake" in done.err
+    assert "contains no lake" in done.err
     assert not typo.exists()

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -204,14 +205,14 @@ def test_a_record_is_shown_whole_with_what_happened_around_it(otel: tuple[Lake, 
         ('level:error "timed', "column 13: this quote is not closed"),
         ("(a b", "column 1: this ( is not closed"),
         ("a ) b", "column 3: this ) closes nothing"),
-        ("level:loud", "column 7: a level is one of trace"),
-        ("a OR", "column 5: something to look for is missing"),
-        ("OR a", "column 1: something to look for is missing before this"),
+        ("level:loud", "column 7: a level must be one of trace"),
+        ("a OR", "column 5: a search term is missing"),
+        ("OR a", "column 1: a search term is missing before this"),
         ("service:", "column 1: a value is missing after this field"),
         ("a " * 65, "column 129: a search has at most 64 terms"),
         ("(" * 17 + "a", "at most 16 deep"),
         ("-", ""),
-        ("NOT", "column 4: something to look for is missing"),
+        ("NOT", "column 4: a search term is missing"),
     ],
 )
 def test_a_search_that_cannot_be_read_is_refused_at_its_column(
@@ -361,6 +362,30 @@ def test_tails_have_a_limit(otel: tuple[Lake, Writer], serve: Serve, monkeypatch
     answer = api.get("/logs/tail")
     assert answer.status_code == 503
     assert "1 live tails are open" in answer.json()["error"]["message"]
+
+
+def test_tails_that_are_asked_for_at_once_share_the_limit(
+    otel: tuple[Lake, Writer], serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tail counted once it was open, so that many found room while the first of them was made."""
+    monkeypatch.setattr(routes, "MOST_TAILS", 2)
+    slow = routes.Tail
+    monkeypatch.setattr(routes, "Tail", lambda *given: (time.sleep(0.5), slow(*given))[1])
+    api = serve(otel[0])
+
+    def status(_: int) -> int:
+        with api.stream("GET", "/logs/tail") as answer:
+            if answer.status_code == 200:
+                time.sleep(1.5)
+            return answer.status_code
+
+    with ThreadPoolExecutor(6) as pool:
+        assert sorted(pool.map(status, range(6))) == [200, 200, 503, 503, 503, 503]
+    assert status(0) == 200
+    monkeypatch.setattr(routes, "MOST_TAILS", 1)
+    assert api.get("/logs/tail?q=level:%3E").status_code == 400
+    tail = Followed(api)
+    tail.wait(lambda: "beat" in tail.events)
 
 
 def test_every_level_is_named_alike_in_searches_and_rows(otel: tuple[Lake, Writer], serve: Serve) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 import moulin
+from moulin.ingest.setup import set_up
 from moulin.lake import Lake
+from moulin.pipeline.nursery.nursery import Nursery
 from tests.cli.conftest import Run
 from tests.console.conftest import HOSTILE, Api, Serve, ids
+from tests.console.logs import Writer, request
 
 
 @pytest.fixture
@@ -218,3 +222,50 @@ def test_looking_leaves_the_log_of_a_writer_alone(shop: Lake, serve: Serve) -> N
         assert api.json(f"/tables/{table_id}")["rows"] == "2", "what is committed"
     stock.put({"sku": "d", "count": 4})
     assert stock.get("c") == {"sku": "c", "count": 3}
+
+
+def test_branches_that_are_gone_are_listed_when_asked_for(api: Api, shop: Lake) -> None:
+    with shop.branch("try") as branch:
+        branch.table("shop.orders").append([{"id": 900, "customer": "c1", "amount": 1.0}])
+    shop.branch("left").close()
+    published = shop.publish("try").version
+    assert [one["name"] for one in api.json("/branches")["items"]] == ["left"]
+    found = {one["name"]: one for one in api.json("/branches", dropped="true")["items"]}
+    assert (found["try"]["dropped"], found["try"]["published_version"]) == (True, str(published))
+    assert (found["left"]["dropped"], found["left"]["published_version"]) == (False, None)
+    happened = {one["version"]: one for one in api.json("/lake/activity")["items"]}
+    changes = [x for one in happened.values() for x in one["changes"] if x["branch"] == "try"]
+    assert {one["table"] for one in changes} == {"shop@try.orders"}
+    assert "append" in {one["kind"] for one in changes}
+    assert {x["branch"] for x in happened[str(published)]["changes"]} == {None}
+
+
+def test_the_tasks_of_a_table_name_their_segments(api: Api, shop: Lake) -> None:
+    table = ids(api)["shop.orders"]
+    api.post(f"/tables/{table}/merges")
+    tasks = api.json(f"/tables/{table}/tasks")["items"]
+    live = {one["number"] for one in api.json(f"/tables/{table}/segments")["items"]}
+    assert sorted(number for one in tasks for number in one["inputs"]) == sorted(live)
+    assert [one["segments"] for one in tasks] == [len(one["inputs"]) for one in tasks]
+    assert api.json(f"/tables/{ids(api)['shop.stock']}/tasks")["items"] == []
+    assert api.get(f"/tables/{ids(api)['shop.stock'][:-1]}0/tasks").status_code in (200, 404)
+
+
+def test_a_stream_says_what_is_stored_and_how_far_each_table_is(api: Api, shop: Lake) -> None:
+    token = set_up(shop).token
+    assert token is not None
+    writer = Writer(shop, token)
+    before = time.time_ns()
+    writer.send(request([(before, "one")]))
+    (stream,) = api.json("/streams")["items"]
+    assert (stream["waiting"], stream["tables"]) == (1, [])
+    assert abs(int(stream["stored_at"]) - before) < 60_000_000_000
+    Nursery(shop, spark=False).run_once()
+    end = time.monotonic() + 20
+    while stream["waiting"]:  # storage is looked at every few seconds
+        assert time.monotonic() < end
+        time.sleep(0.2)
+        (stream,) = api.json("/streams")["items"]
+    (table,) = stream["tables"]
+    assert (table["table"], table["merged_offset"]) == ("otel.logs", stream["frontier"])
+    assert 0 < int(table["merged_time"]) <= int(stream["stored_at"])

@@ -316,7 +316,7 @@ def test_questions_that_do_not_fit_are_refused_in_a_sentence(sender: Sender, ser
         (f"name=both&{within}", 400, "as gauge and as sum"),
         (f"name=both&kind=sum&{within}", 200, ""),
         (f"name=heat&{within}&step=1000000", 400, "at most 2000 steps"),
-        (f"name=heat&{within}&quantile=2", 400, "A quantile is a number from 0 to 1"),
+        (f"name=heat&{within}&quantile=2", 400, "A quantile must be a number from 0 to 1"),
         (f"name=heat&{within}&where=room", 400, "key=value"),
         ("name=heat&start=5&end=5", 400, "range is empty"),
         ("name=heat&last=0", 400, "last"),

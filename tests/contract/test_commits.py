@@ -242,7 +242,7 @@ def test_a_segment_is_an_input_of_one_merge_task(catalog: Catalog) -> None:
     assert not catalog.maintenance.delete_merge_task(first.task_id)
     assert catalog.maintenance.create_merge_tasks([planned(3, 5)]) != [None]
     assert catalog.maintenance.create_merge_tasks([]) == []
-    with pytest.raises(InvalidInput, match="share no segment"):
+    with pytest.raises(InvalidInput, match="not share segments"):
         catalog.maintenance.create_merge_tasks([planned(20, 21), planned(21)])
 
 

@@ -80,7 +80,7 @@ def test_an_operator_is_told_of_tasks_that_are_gone_or_done(timed: Catalog) -> N
     held = timed.maintenance.merge_task_inputs(mine.task_id)
     out = segment(timed, task.table_id)
     commit(timed, task.table_id, Compact(removed=tuple(Expected(n, 0) for n in held), added=(out,), claim=mine))
-    with pytest.raises(FailedPrecondition, match="done already"):
+    with pytest.raises(FailedPrecondition, match="already completed"):
         timed.maintenance.release_merge_task(Claim(mine.task_id, 0))
     with pytest.raises(NotFound):
         timed.maintenance.merge_task(mine.task_id)

@@ -50,7 +50,7 @@ def test_a_catalog_and_a_storage_of_different_lakes_are_refused(backend: Backend
     backend.open(backend.new_uri(), two)
     with pytest.raises(FailedPrecondition, match="different lakes"):
         backend.open(uri, two)
-    with pytest.raises(FailedPrecondition, match="holds none"):
+    with pytest.raises(FailedPrecondition, match="contains no lake"):
         backend.open(uri, memory_store())
 
 

@@ -240,5 +240,5 @@ def test_segment_numbers_are_never_handed_out_twice(catalog: Catalog) -> None:
     blocks = [(catalog.reserve_segments(count), count) for count in (1, 10, 3)]
     taken = [first + n for first, count in blocks for n in range(count)]
     assert len(set(taken)) == 14
-    with pytest.raises(ValueError, match="At least one"):
+    with pytest.raises(ValueError, match="at least one"):
         catalog.reserve_segments(0)

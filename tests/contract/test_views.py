@@ -284,7 +284,7 @@ def test_a_query_moves_to_another_database_and_a_union_does_not(abc: Catalog) ->
     moved = abc.rename_view("d", "v", "w", "other")
     assert (moved.id, moved.database, moved.name, moved.query) == (made.id, "other", "w", made.query)
     assert [view.name for view in abc.views("d")] == ["u"]
-    with pytest.raises(InvalidInput, match="stays in their database"):
+    with pytest.raises(InvalidInput, match="cannot move to another database"):
         abc.rename_view("d", "u", "u", "other")
     make_table(abc, "t", "other")
     with pytest.raises(AlreadyExists):

@@ -93,6 +93,18 @@ def test_the_image_is_built_of_what_is_in_the_repository() -> None:
     assert any(line.startswith("USER ") for line in lines)
 
 
+def test_folders_that_compose_mounts_belong_to_the_user_of_the_image() -> None:
+    """A volume over a folder that the image lacks belongs to root, and no token could be made."""
+    lines = (DEPLOY / "Containerfile").read_text().replace("\\\n", " ")
+    for _, service in ours():
+        for volume in service.get("volumes", ()):
+            assert re.search(rf"install -d -o moulin [^&]*{volume.split(':')[1]}\b", lines), volume
+
+
+def test_a_statement_that_takes_all_memory_does_not_end_the_server() -> None:
+    assert "\nOOMPolicy=continue\n" in (DEPLOY / "systemd" / "moulin-server.service").read_text()
+
+
 def extras_of_the_project() -> set[str]:
     import tomllib
 
@@ -151,6 +163,7 @@ def test_helm_makes_processes_that_start(rendered: list[dict[str, Any]]) -> None
     for document in rendered:
         if document["kind"] == "Service":
             continue
+        assert document["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
         (container,) = document["spec"]["template"]["spec"]["containers"]
         understands(container["args"])
         variables = {one["name"]: one["value"] for one in container["env"]}

@@ -22,9 +22,9 @@ from tests.docs import tables
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 _HEAD = """# Settings
 
-Settings are given to `moulin.connect` by keyword, in the environment as `MOULIN_` and the name in capitals, or in
-`moulin.toml` in the folder of the lake. A keyword goes before the environment, and the environment before the file.
-An unknown name, or a value that does not fit, is an error. Times are in seconds and sizes in bytes.
+Pass settings to `moulin.connect` as keywords, set them in the environment as `MOULIN_` and the name in capitals, or
+write them into `moulin.toml` in the folder of the lake. Keywords take precedence over the environment, and the
+environment over the file. An unknown name or an invalid value is an error. Times are in seconds and sizes in bytes.
 
 ```python
 import moulin
@@ -38,19 +38,19 @@ lake.close()
 33554432
 ```
 
-This page is made from `moulin/config.py` by `python -m tests.docs.reference`.
+This page is generated from `moulin/config.py` by `python -m tests.docs.reference`.
 """
 
 
 _COMMANDS_HEAD = """# Commands
 
-Options of `moulin` itself come before the command. The examples name the lake by `MOULIN_LAKE`. This page is made from
-the code by `python -m tests.docs.reference`.
+Options of `moulin` itself come before the command. The examples assume that `MOULIN_LAKE` is set. This page is
+generated from the code by `python -m tests.docs.reference`.
 
-With `--json` a command prints a document for scripts: an object with `json_version`, now 1, and a list under `rows`.
-Keys are snake_case, sizes are bytes, times are ISO 8601 in UTC, decimals are text. Processes that run until they are
-stopped print one document per line, each with an `event`. `--format` prints rows as data: `json` is a plain list, `csv`
-has a header, `parquet` and `arrow` go to the file that `--output` names.
+With `--json` a command prints a JSON document for scripts: an object with `json_version`, now 1, and a list under
+`rows`. Keys are snake_case, sizes are bytes, times are ISO 8601 in UTC, decimals are strings. Long-running processes
+print one document per line, each with an `event`. `--format` prints rows as data: `json` is a plain list, `csv` has a
+header, `parquet` and `arrow` are written to the file given by `--output`.
 """
 
 

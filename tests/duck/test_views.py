@@ -169,3 +169,12 @@ def test_a_view_on_a_branch_reads_the_branch(lake: Lake) -> None:
     connection = lake.duckdb(branches=["exp"])
     assert rows(connection, 'FROM "d@exp".v') == [{"n": 2}]
     assert rows(connection, "FROM d.v") == [{"n": 1}]
+
+
+@pytest.mark.usefixtures("table")
+def test_a_text_that_takes_long_to_translate_is_refused(lake: Lake) -> None:
+    make(lake, "v", f"select {'float(' * 40}1{')' * 40} as n from d.t", ("n", "float"))
+    connection = lake.duckdb()
+    assert rows(connection, "SELECT id FROM d.t WHERE id = 1") == [{"id": 1}]
+    with pytest.raises(duckdb.Error, match="in one another"):
+        rows(connection, "FROM d.v")

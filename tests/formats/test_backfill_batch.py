@@ -27,7 +27,7 @@ def test_the_example_of_the_page_is_what_the_code_writes() -> None:
 
 def test_damage_and_newer_formats_are_refused() -> None:
     data = encode(BATCH)
-    with pytest.raises(Corrupt, match="x is not what was written"):
+    with pytest.raises(Corrupt, match="x is damaged"):
         decode(data.replace(b"12", b"13"), digest(data), name="x")
     newer = data.replace(b'"format":1', b'"format":2')
     with pytest.raises(Unsupported, match="format 2"):

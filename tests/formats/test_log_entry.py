@@ -202,7 +202,7 @@ def test_bytes_that_are_not_an_entry_are_refused() -> None:
     with pytest.raises(Unsupported, match="x is of kind 9"):
         decode(b"\x09" + bytes(15), source="x")
     two = log_entry.encode_rows(1, [(1,), (2,)])
-    with pytest.raises(Corrupt, match="holds 2 rows, but says 3"):
+    with pytest.raises(Corrupt, match="has 2 rows, but its header says 3"):
         decode(two[:1] + b"\3" + two[2:]).rows((int,))
     for types in ((str,), (int, int), ()):
         with pytest.raises(Corrupt, match="does not hold rows of its schema"):

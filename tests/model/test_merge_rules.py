@@ -72,7 +72,7 @@ def test_rules_that_were_sent_to_a_task_do_the_same() -> None:
             {"when_matched_set": {"amount": "'x'", "note": "source.extra"}},
             "when_matched_set of amount: 'x' is not a value of type",
         ),
-        ({}, "The source has a column 'extra' that the table lacks and that nothing uses."),
+        ({}, "The source has a column 'extra' that the table lacks and no expression uses."),
     ],
 )
 def test_a_mistake_is_refused_before_any_task_starts(changed: dict[str, object], said: str) -> None:

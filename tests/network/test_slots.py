@@ -57,7 +57,7 @@ def test_a_caller_with_too_much_waiting_is_told_so_and_others_are_not() -> None:
         for one in work:
             slots.check(greedy)
             slots.submit(greedy, one)
-        with pytest.raises(Unavailable, match="at most 1 statements that run and 2 that wait"):
+        with pytest.raises(Unavailable, match="at most 1 running and 2 waiting"):
             slots.check(greedy)
         slots.check(other)
         for one in work:

@@ -67,9 +67,9 @@ ERRORS = {
     "wrong value": ("AnalysisException", "DIVIDE_BY_ZERO"),
     "file": ("SparkException", "Read.data_source"),
     "own function": ("SparkException", "runs no code"),
-    "change by text": ("SparkException", "may read and not change"),
-    "change by rows": ("SparkException", "may read and not change"),
-    "change by merge": ("SparkException", "may read and not change"),
+    "change by text": ("SparkException", "can only read"),
+    "change by rows": ("SparkException", "can only read"),
+    "change by merge": ("SparkException", "can only read"),
 }
 
 

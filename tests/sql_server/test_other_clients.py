@@ -53,7 +53,7 @@ def adbc(python: str, served: Served, token: str, steps: str) -> dict[str, Any]:
 def test_adbc_queries_changes_and_finds_tables(served: Served, tmp_path: Path) -> None:
     python = environment(tmp_path / "venv", "adbc.lock")
     found = adbc(python, served, served.tokens["writer"], "changes")
-    assert found.pop("wrong column").startswith("ProgrammingError: INVALID_ARGUMENT: [Spark] Spark refuses the query")
+    assert found.pop("wrong column").startswith("ProgrammingError: INVALID_ARGUMENT: [Spark] Spark rejects the query")
     assert "tables of the lake alone" in found.pop("file")
     assert found == {
         "query": [[1, "n1"], [2, "n2"]],
@@ -67,7 +67,7 @@ def test_adbc_queries_changes_and_finds_tables(served: Served, tmp_path: Path) -
         "show": [["adbc", "made", False]],
         "drop": [],
     }
-    assert "may read and not change" in adbc(python, served, served.tokens["reader"], "refused")["change"]
+    assert "can only read" in adbc(python, served, served.tokens["reader"], "refused")["change"]
     assert "UNAUTHENTICATED" in adbc(python, served, "mlt_wrong", "refused")["change"]
 
 
@@ -96,7 +96,7 @@ def test_the_jdbc_driver_queries_changes_describes_and_cancels(served: Served, j
     found = {name: value for _, name, value in steps}
     assert done.returncode == 0, done.stderr
     refused = {"wrong column": "UNRESOLVED_COLUMN", "file": "tables of the lake alone", "cancel": "cancelled"}
-    refused |= {"wrong token": "token is not known", "reader": "may read and not change"}
+    refused |= {"wrong token": "Unknown token", "reader": "can only read"}
     for step, reason in refused.items():
         error = found.pop(step)
         assert error.partition(":")[0].endswith("Exception")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import multiprocessing
+import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -33,6 +34,15 @@ def test_put_if_absent_keeps_the_first(store: Store) -> None:
         store.put_if_absent("a/b", b"second")
     assert store.get("a/b") == b"first"
     assert [info.path for info in store.list()] == ["a/b"]
+
+
+@pytest.mark.parametrize("sizes", [[0], [10], [3 << 20], [1 << 20, 1 << 20, 7], [5, 0, (1 << 20) + 1, 70_000]])
+def test_a_fresh_object_is_its_parts_one_after_the_other(store: Store, sizes: list[int]) -> None:
+    parts = [os.urandom(size) for size in sizes]
+    store.put_fresh("a/b", *parts)
+    assert store.get("a/b") == b"".join(parts)
+    with pytest.raises(AlreadyExists):
+        store.put_fresh("a/b", b"another")
 
 
 def test_put_if_absent_has_one_winner_among_threads(store: Store) -> None:

@@ -52,6 +52,20 @@ _S3 = {"storage": "url", "storage_options": "options"}
 
 
 @everywhere
+def test_sql_and_expectations_see_tables_that_nobody_has_opened_on_the_branch(lake: Lake) -> None:
+    lake.create_table("shop.t", COLUMNS).append(rows(1, 2))
+    lake.create_table("shop.keyed", COLUMNS, primary_key=["id"]).append(rows(1))
+    branch = lake.branch("exp")
+    lake.table("shop.t").append(rows(3))
+    assert branch.duckdb().execute("select count(*) from shop.t").fetchall() == [(2,)]
+    with lake.trial("load") as trial:
+        trial.table("shop.keyed").append(rows(2))
+        trial.expect("select count(*) = 3 from shop.t")
+        trial.expect("select count(*) = 2 from shop.keyed")
+    assert ids(lake, "shop.keyed") == [1, 2]
+
+
+@everywhere
 def test_an_address_opens_a_branch(lake: Lake, again: Callable[..., Lake]) -> None:
     lake.create_table("shop.t", COLUMNS).append(rows(1))
     lake.branch("exp")
@@ -59,7 +73,7 @@ def test_an_address_opens_a_branch(lake: Lake, again: Callable[..., Lake]) -> No
         assert (branch.on_branch, branch.uri) == ("exp", with_branch(lake.uri, "exp"))
         branch.table("shop.t").append(rows(2))
         branch.create_table("shop.more", COLUMNS)
-        with pytest.raises(Unsupported, match="belong to main"):
+        with pytest.raises(Unsupported, match="only be used on main"):
             branch.tokens.tokens("shop")
     assert (ids(lake), ids(lake, "shop.t@exp")) == ([1], [1, 2])
     for missing in ("nope", "EXP", "x" * 100):

@@ -59,6 +59,22 @@ def test_a_branch_is_a_lake_of_its_own(lake: Lake) -> None:
 
 
 @everywhere
+def test_a_list_of_tables_counts_what_an_unopened_table_has_on_the_branch(lake: Lake) -> None:
+    table = lake.create_table("shop.orders", ORDERS)
+    table.append(orders(0, 10))
+    table.delete_where("id < 3")
+    branch = lake.branch("exp")
+    before = table.version
+    table.append(orders(10, 60))
+    (entry,) = branch.tables("shop")
+    assert (entry.rows, entry.segments) == (7, 1)
+    assert entry.head_version <= before + 1
+    assert branch.table("shop.orders").scan().count() == 7
+    (opened,) = branch.tables("shop")
+    assert (opened.rows, opened.segments, opened.bytes) == (entry.rows, entry.segments, entry.bytes)
+
+
+@everywhere
 def test_lines_of_puts_and_deletes_are_those_of_dictionaries(lake: Lake) -> None:
     table = lake.create_table("shop.kv", ORDERS, primary_key=["id"])
     lines: dict[str, tuple[Any, dict[int, float]]] = {"main": (table, {})}

@@ -96,7 +96,7 @@ def test_a_cast_that_cannot_be_is_refused_with_a_sentence(lake: Lake, table: Tab
         with pytest.raises(error, match=name):
             table.cast_column(name, kind)
     if table.state().schema.identifier_field_ids:
-        with pytest.raises(FailedPrecondition, match="the primary key rests on it"):
+        with pytest.raises(FailedPrecondition, match="the primary key uses it"):
             table.cast_column("id", "string")
     assert table.version == version
     other = lake.create_table(

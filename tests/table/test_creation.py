@@ -82,7 +82,7 @@ def test_rows_that_do_not_fit_make_no_table(lake: Lake) -> None:
     with pytest.raises(AlreadyExists):
         lake.create_table("shop.t", COLUMNS, data=ROWS)
     assert lake.create_table("shop.t", COLUMNS, data=ROWS, if_not_exists=True).scan().count() == 0
-    with pytest.raises(InvalidInput, match="replace or if_not_exists"):
+    with pytest.raises(InvalidInput, match="replace and if_not_exists"):
         lake.create_table("shop.t", COLUMNS, replace=True, if_not_exists=True)
 
 

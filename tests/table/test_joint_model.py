@@ -2,12 +2,13 @@
 
 Main, its branches and clones are each a dictionary of rows for each of their versions. A publish must give the rows
 that a merge of three dictionaries gives, or a Conflict that they explain. All versions of all of them are read again
-and again, and at some of them DuckDB, pyiceberg and Spark read, too.
+and again, and at some of them DuckDB, pyiceberg, Spark and a replica read, too. In the end the lake is recovered.
 """
 
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +17,16 @@ from typing import Any
 import pytest
 
 import moulin
+from moulin.catalog.manifests.recover import recover
 from moulin.catalog.upkeep.check import check
 from moulin.catalog.upkeep.gc import collect
+from moulin.config import Config
 from moulin.errors import Conflict
 from moulin.iceberg.projection.projection import project
 from moulin.lake import Lake
 from moulin.model.filling import computed_marks
 from moulin.model.schema.type_reader import parse_type
+from moulin.storage.store import open_store
 from moulin.table.fill.fill import begin
 from moulin.table.table import Table
 
@@ -403,17 +407,53 @@ class World:
                 assert shown(found.to_pylist()) == rows, (sheet.name, version)
         self.ask_others()
         assert list(check(self.lake.own_catalog(), data=True)) == []
+        self.lake.own_catalog().publisher.publish()
+        with Lake.open_replica(self.lake.store.uri) as replica:
+            self.look_elsewhere(replica)
+        if everything:
+            self.recover()
+
+    def look_elsewhere(self, lake: Lake) -> None:
+        """Another lake with the same versions: a replica, or one that was recovered."""
+        lakes = [("", self.main), *((f"@{name}", fork.sheets) for name, fork in self.forks.items())]
+        for line, sheets in lakes:
+            for name, sheet in sheets.items():
+                table = lake.table(f"d{line}.{name}")
+                assert differences(shown(table.scan().to_pylist()), sheet.rows) == {}, (line, name)
+                for version in self.chance.sample(sorted(sheet.versions), min(2, len(sheet.versions))):
+                    rows, _ = sheet.versions[version]
+                    assert differences(shown(table.scan(version=version).to_pylist()), rows) == {}, (line, name)
+
+    def recover(self) -> None:
+        """The lake as its manifests have it."""
+        folder = Path(self.lake.store.uri.removeprefix("file://"))
+        copy = folder.with_name(f"{folder.name}-recovered")
+        shutil.copytree(folder, copy)
+        for file in copy.glob("catalog.sqlite*"):
+            file.unlink()
+        recover(open_store(copy), f"sqlite:///{copy / 'catalog.sqlite'}", Config())
+        with moulin.connect(copy, merge_background="off") as lake:
+            self.look_elsewhere(lake)
+            assert list(check(lake.own_catalog())) == []
+        shutil.rmtree(copy)
 
     def ask_others(self) -> None:
         """DuckDB, pyiceberg, and Spark where there is a session."""
         lakes = [(self.lake, self.main), *((fork.lake, fork.sheets) for fork in self.forks.values())]
         lake, sheets = self.chance.choice(lakes)
         name, sheet = self.chance.choice(list(sheets.items()))
-        answer = lake.duckdb().execute(f"select * from d.{name}")
-        names = [one[0] for one in answer.description]
-        assert shown([dict(zip(names, row, strict=True)) for row in answer.fetchall()]) == sheet.rows
+        version = self.chance.choice(sorted(sheet.versions))
+        for source, rows in [
+            (f"d.{name}", sheet.rows),
+            (f"moulin_table('d.{name}', version := {version})", sheet.versions[version][0]),
+        ]:
+            answer = lake.duckdb().execute(f"select * from {source}")
+            names = [one[0] for one in answer.description]
+            assert shown([dict(zip(names, row, strict=True)) for row in answer.fetchall()]) == rows, source
         if self.spark is not None:
             assert shown([row.asDict() for row in lake.sql(f"select * from d.{name}").collect()]) == sheet.rows
+            found = lake.sql(f"select * from d.{name} version as of {version}").collect()
+            assert shown([row.asDict() for row in found]) == sheet.versions[version][0], (name, version)
         if sheet.pending is None:
             from pyiceberg.table import StaticTable
 

@@ -59,7 +59,7 @@ def test_a_merge_of_a_frame_needs_spark(lake: Lake) -> None:
 
 
 def test_a_lake_without_iceberg_says_how_to_get_it(lake: Lake, table: Table, tmp_path: Path) -> None:
-    with pytest.raises(FailedPrecondition, match=r"without Iceberg; to export tables open it with moulin\.connect"):
+    with pytest.raises(FailedPrecondition, match=r"without Iceberg; open it with moulin\.connect"):
         table.export_iceberg(tmp_path / "out")
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import moulin
+from moulin.catalog.manifests.recover import recover
+from moulin.catalog.upkeep.check import check
+from moulin.config import Config
 from moulin.errors import Conflict, FailedPrecondition, NotFound
 from moulin.lake import Lake
+from moulin.storage.store import open_store
 from tests.table.conftest import BACKENDS, SERVED
 
 everywhere = pytest.mark.parametrize("open_lake", [*BACKENDS, SERVED], indirect=True)
@@ -336,3 +343,32 @@ def test_a_column_that_a_branch_filled_conflicts_with_rows_that_came_on_main(lak
         lake.publish("exp")
     assert lake.version in (before, before + 1)  # the branch may have been folded
     assert found(main).keys() == {*range(12)}
+
+
+@here
+def test_a_clone_changes_rows_that_a_publish_brought_and_a_recovery_and_replicas_know(
+    lake: Lake, tmp_path: Path
+) -> None:
+    main = lake.create_table("shop.orders", ORDERS)
+    main.append(orders(0, 10))
+    first = lake.branch("first").table("shop.orders")
+    first.append(orders(10, 20))
+    first.add_column("twice", "double", from_sql="amount * 2")
+    lake.publish("first")
+    clone, second = lake.clone_table("shop.orders", "shop.copy"), lake.branch("second").table("shop.orders")
+    clone.delete_where("id = 5 or id = 15")
+    second.update({"amount": 0.0}, "id = 6 or id = 16")
+    names = ["shop.orders", "shop.copy", "shop@second.orders"]
+    wanted = {name: found(lake.table(name)) for name in names}
+    lake.own_catalog().publisher.publish()
+    with Lake.open_replica(lake.store.uri) as replica:
+        assert {name: found(replica.table(name)) for name in names} == wanted
+    shutil.copytree(tmp_path / "lake", tmp_path / "again")
+    for file in (tmp_path / "again").glob("catalog.sqlite*"):
+        file.unlink()
+    recover(open_store(tmp_path / "again"), f"sqlite:///{tmp_path / 'again' / 'catalog.sqlite'}", Config())
+    with moulin.connect(tmp_path / "again") as again:
+        assert {name: found(again.table(name)) for name in names} == wanted
+        assert not check(again.own_catalog())
+        again.publish("second")
+        assert found(again.table("shop.orders")) == wanted["shop@second.orders"]

@@ -180,7 +180,7 @@ def test_an_index_name_that_main_has_for_another_column_is_a_conflict(lake: Lake
     main.create_index("id", name="mine")
     mine = lake.branch("exp").table("shop.orders")
     mine.create_index("amount", name="mine")
-    with pytest.raises(Conflict, match=r"has an index 'mine' \(btree of id\), and branch exp has another one"):
+    with pytest.raises(Conflict, match=r"has an index 'mine' \(btree of id\), and branch exp has a different one"):
         lake.publish("exp")
     mine.drop_index("mine")
     lake.publish("exp")

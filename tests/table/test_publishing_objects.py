@@ -170,7 +170,7 @@ def test_main_has_nothing_to_compare_with_and_a_branch_is_published_from_main(la
     branch = lake.branch("exp")
     with pytest.raises(FailedPrecondition, match="open_branch"):
         lake.diff()
-    with pytest.raises(FailedPrecondition, match="from main"):
+    with pytest.raises(FailedPrecondition, match="from the main lake"):
         branch.publish("exp")
     with pytest.raises(NotFound):
         lake.publish("none")
@@ -213,7 +213,7 @@ def test_a_trial_that_disappoints_is_dropped_and_says_why(lake: Lake) -> None:
         return branch.table("shop.orders").scan().count() > 0
 
     with (
-        pytest.raises(FailedPrecondition, match=r"does not hold: has_rows; five\. Its branch was dropped"),
+        pytest.raises(FailedPrecondition, match=r"failed: has_rows; five\. Its branch was dropped"),
         lake.trial("load") as branch,
     ):
         branch.expect(has_rows)

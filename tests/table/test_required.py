@@ -108,7 +108,7 @@ def during_look(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Any]) -> l
 def test_a_null_that_comes_after_the_look_is_found(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     table = lake.create_table("shop.events", COLUMNS)
     looks = during_look(monkeypatch, lambda: table.append(NULL))
-    with pytest.raises(FailedPrecondition, match="there are rows in which it is null"):
+    with pytest.raises(FailedPrecondition, match="some rows have a null in it"):
         table.set_required("x")
     assert looks == [False, True]
     assert table.schema.field("x").nullable
@@ -130,7 +130,7 @@ def test_a_restore_after_the_look_is_looked_through(lake: Lake, monkeypatch: pyt
     first = table.append(NULL).version
     table.overwrite(FULL)
     looks = during_look(monkeypatch, lambda: table.restore(first))
-    with pytest.raises(FailedPrecondition, match="there are rows in which it is null"):
+    with pytest.raises(FailedPrecondition, match="some rows have a null in it"):
         table.set_required("x")
     assert looks == [False, True]
 
@@ -151,7 +151,7 @@ def test_a_compaction_that_read_a_null_commits_after_its_row_is_gone(lake: Lake)
 def test_a_null_that_is_only_in_a_memtable_counts(lake: Lake) -> None:
     table = lake.create_table("shop.things", COLUMNS, primary_key=["id"])
     table.put({"id": 1, "x": None})
-    with pytest.raises(FailedPrecondition, match="there are rows in which it is null"):
+    with pytest.raises(FailedPrecondition, match="some rows have a null in it"):
         table.set_required("x")
     table.put({"id": 1, "x": "a"})
     table.set_required("x")
@@ -170,7 +170,7 @@ def test_a_null_in_the_log_of_a_writer_that_died_counts(lake: Lake, tmp_path: Pa
     with OtherProcess({"uri": tmp_path / "lake"}, "shop.things") as other:
         other.call("put", {"id": 1, "x": None})
         other.kill()
-        with pytest.raises(FailedPrecondition, match="there are rows in which it is null"):
+        with pytest.raises(FailedPrecondition, match="some rows have a null in it"):
             table.set_required("x")
     assert content(table) == {1: None}
 

@@ -1,8 +1,8 @@
-"""What a commit brings, checked before a row names it: paths, numbers, sizes and texts, whoever sends them.
+"""Checks the contents of every commit before they are stored: paths, numbers, sizes and strings.
 
-A row that names an object lets clean-up delete that object one day, and recovery replays every number. So each path has
-the shape that belongs to its table and number, each segment number was handed out and is free, and every other number
-lies within limits. `check` is pure; `check_numbers` asks the catalog, once for a few hundred segments.
+Clean-up may later delete every object in a row, and recovery replays every number. So each path must have the form for
+its table and number, each segment number must be allocated and free, and every other number must be within limits.
+`check` is pure; `check_numbers` queries the catalog, once for a few hundred segments.
 """
 
 # Decisions: docs/decisions/0190
@@ -10,7 +10,7 @@ lies within limits. `check` is pure; `check_numbers` asks the catalog, once for 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 from uuid import UUID
@@ -43,9 +43,9 @@ from moulin.storage.file_kinds import FileKind, KnownFile, identify, require
 MAX_ROWS: Final = (1 << 31) - 1
 """Rows of one segment."""
 MAX_SIZE: Final = 1 << 48
-"""Bytes of one object: more than any store takes."""
+"""Bytes of one object: more than any store supports."""
 MAX_COUNT: Final = 1 << 62
-"""Row ids, positions in a log, and sums: half of what a column holds, so that adding two never overflows."""
+"""Row ids, log positions, and sums: half of the column's range, so that adding two never overflows."""
 MAX_ELEMENTS: Final = 1 << 16
 """Elements of the Parquet schema of an adopted file."""
 _MAX_LOCATION: Final = 4096
@@ -53,7 +53,7 @@ _MAX_FIELD_ID: Final = (1 << 31) - 1
 _MAX_BOUND: Final = 1 << 16
 _MAX_SUMMARY: Final = 1 << 20
 _HASH_BYTES: Final = 32
-_MAX_INLINE: Final = 1 << 22  # bytes of an inline segment: a catalog is no place for large ones
+_MAX_INLINE: Final = 1 << 22  # maximum bytes of an inline segment
 INDEX_KINDS: Final = ("btree", "bloom", "bitmap", "label_list")
 FIGURES: Final = frozenset(
     {
@@ -66,13 +66,13 @@ FIGURES: Final = frozenset(
         "deleted-records",
     }
 )
-"""Keys of a commit's summary that the catalog counts itself."""
+"""Keys of a commit's summary that the catalog computes itself."""
 
 
 def check(commit: TableCommit) -> None:
-    """Refuse a commit whose paths, numbers or texts no writer of the lake makes: InvalidInput."""
+    """Reject a commit with invalid paths, numbers or strings: InvalidInput."""
     if counted := FIGURES.intersection(commit.summary):
-        raise InvalidInput(f"{min(counted)!r} is counted by the catalog: leave it out of the summary.")
+        raise InvalidInput(f"{min(counted)!r} is computed by the catalog: remove it from the summary.")
     check_texts(commit.summary, "summary", _MAX_SUMMARY)
     for use in commit.regions:
         _check_region(use)
@@ -95,7 +95,7 @@ def _check_operation(table_id: UUID, operation: Operation) -> None:
             check_name(operation.name, "index")
             if isinstance(operation, CreateIndex) and operation.index_kind not in INDEX_KINDS:
                 raise InvalidInput(
-                    f"An index is of kind {' or '.join(INDEX_KINDS)}, not {operation.index_kind[:60]!r}."
+                    f"The kind of an index must be {' or '.join(INDEX_KINDS)}, not {operation.index_kind[:60]!r}."
                 )
             for file in operation.files:
                 _check_index_file(table_id, file)
@@ -111,7 +111,7 @@ _ADOPTED = KnownFile(FileKind.ADOPTED, None)
 
 
 def check_segment(table_id: UUID, facts: SegmentFacts) -> None:
-    """Refuse the facts of a segment that cannot be one of this table."""
+    """Reject the facts of a segment that cannot belong to this table."""
     if facts.adopted is None:
         require(facts.path, FileKind.SEGMENT, table_id, facts.number)
     else:
@@ -133,22 +133,21 @@ def check_segment(table_id: UUID, facts: SegmentFacts) -> None:
     if facts.seq_min is not None and facts.seq_max is not None:
         _within(facts.seq_min, 0, MAX_COUNT, where, "seq_min")
         _within(facts.seq_max, 0, MAX_COUNT, where, "seq_max")
-    for column in facts.columns:
-        _check_column(column, where)
+    _check_columns(facts.columns, where)
     if len({column.field_id for column in facts.columns}) != len(facts.columns):
         raise InvalidInput(f"The facts of {where} describe a column twice.")
     for first, second in pairwise((0, *facts.split_offsets, facts.size)):
         if first > second:
-            raise InvalidInput(f"The split offsets of {where} do not ascend from 0 to its size.")
+            raise InvalidInput(f"The split offsets of {where} must ascend from 0 to its size.")
 
 
 def _check_adopted(table_id: UUID, facts: SegmentFacts, adopted: AdoptedFile) -> None:
-    """A file of somebody else: its path makes nobody delete it, whatever it is."""
+    """An adopted file: whatever its path is, it is never deleted."""
     where = f"segment {facts.number}"
     if identify(facts.path) != _ADOPTED or adopted.owner != table_id:
-        raise InvalidInput(f"{facts.path[:200]!r} is not the path of a file that table {table_id} may adopt.")
+        raise InvalidInput(f"{facts.path[:200]!r} is not a valid path of an adopted file of table {table_id}.")
     if facts.inline is not None or facts.has_lineage or facts.level:
-        raise InvalidInput(f"An adopted file is a fresh segment with rows of its own, and {where} is not.")
+        raise InvalidInput(f"An adopted file must be a new segment with its own rows; {where} is not.")
     check_text(adopted.location, "location of a file", _MAX_LOCATION)
     if len(adopted.field_ids) > MAX_ELEMENTS or len(adopted.etag) > MAX_KEY:
         raise InvalidInput(f"The Parquet schema of {where} has too many elements, or its ETag is too long.")
@@ -168,19 +167,26 @@ def _check_inline(facts: SegmentFacts, where: str) -> None:
     assert facts.inline is not None
     _within(len(facts.inline), 1, _MAX_INLINE, where, "inline size")
     if facts.index_size or facts.level:
-        raise InvalidInput(f"Only fresh segments of event tables are inline, and {where} is not one.")
+        raise InvalidInput(f"Only new segments of event tables can be inline; {where} is not one.")
     if len(facts.inline) != facts.size or hashlib.sha256(facts.inline).digest() != facts.sha256:
-        raise InvalidInput(f"The size or the SHA-256 of {where} is not that of its inline bytes.")
+        raise InvalidInput(f"The size or the SHA-256 of {where} does not match its inline bytes.")
 
 
-def _check_column(column: ColumnFacts, where: str) -> None:
+def _check_columns(columns: Iterable[ColumnFacts], where: str) -> None:
+    for c in columns:
+        fits = 1 <= c.field_id <= _MAX_FIELD_ID and 0 <= c.nulls <= c.values <= MAX_COUNT and 0 <= c.size <= MAX_COUNT
+        short = len(c.lower or b"") <= _MAX_BOUND and len(c.upper or b"") <= _MAX_BOUND
+        if not fits or not short or not 0 <= (c.nans or 0) <= c.values:
+            _refuse_column(c, where)
+
+
+def _refuse_column(column: ColumnFacts, where: str) -> None:
     counts = column.values, column.nulls, column.nans or 0, column.size
     if not 1 <= column.field_id <= _MAX_FIELD_ID or min(counts) < 0 or max(counts) > MAX_COUNT:
         _refuse_counts(column, where)
     if column.nulls > column.values or (column.nans or 0) > column.values:
         raise InvalidInput(f"Field {column.field_id} of {where} has more nulls or NaNs than values.")
-    if len(column.lower or b"") > _MAX_BOUND or len(column.upper or b"") > _MAX_BOUND:
-        raise InvalidInput(f"A bound of field {column.field_id} of {where} has more than {_MAX_BOUND} bytes.")
+    raise InvalidInput(f"A bound of field {column.field_id} of {where} has more than {_MAX_BOUND} bytes.")
 
 
 def _refuse_counts(column: ColumnFacts, where: str) -> None:
@@ -210,18 +216,17 @@ def _check_column_file(table_id: UUID, file: ColumnFile) -> None:
         raise InvalidInput(f"The SHA-256 of {file.path} has {_HASH_BYTES} bytes, not {len(file.sha256)}.")
     if not file.fields or len(set(file.fields)) != len(file.fields):
         raise InvalidInput(f"{file.path} has columns, and each of them once.")
-    for column in file.columns:
-        _check_column(column, file.path)
+    _check_columns(file.columns, file.path)
 
 
 def _check_compaction(table_id: UUID, operation: Compact) -> None:
     for path in operation.journals:
         require(path, FileKind.JOURNAL, table_id)
     if len(set(operation.journals)) != len(operation.journals):
-        raise InvalidInput("A compaction names each of its journals once.")
+        raise InvalidInput("A compaction must list each of its journals once.")
     if operation.journal_outputs and len(operation.journal_outputs) != len(operation.journals):
         raise InvalidInput(
-            f"A compaction names one output for each of its {len(operation.journals)} journals, not "
+            f"A compaction needs one output for each of its {len(operation.journals)} journals, not "
             f"{len(operation.journal_outputs)}."
         )
 
@@ -252,7 +257,7 @@ def _check_pair(least: Any, most: Any, where: str, what: str) -> None:
 
 
 def check_numbers(change: TableChange, operation: DataOperation) -> None:
-    """Refuse segment numbers that were not handed out, are taken, or were handed out for something else."""
+    """Reject segment numbers that were not allocated, are in use, or were allocated for something else."""
     numbers = [facts.number for facts in operation.added]
     outputs = operation.journal_outputs if isinstance(operation, Compact) else ()
     if not numbers and not outputs:
@@ -271,8 +276,8 @@ def check_numbers(change: TableChange, operation: DataOperation) -> None:
                     _check_handed_out([*chunk, *outputs], row.first)
                 case "segment" | "trash":
                     raise AlreadyExists(
-                        f"Segment number {row.first} was registered before: numbers are used once. Read the table "
-                        "again, and write what is missing under a new number."
+                        f"Segment number {row.first} was registered before, and numbers cannot be reused. Read the "
+                        f"table again, and write the missing rows under a new number."
                     )
                 case "staged":
                     mine = _staged_for(row, change.table_id, task)
@@ -280,7 +285,7 @@ def check_numbers(change: TableChange, operation: DataOperation) -> None:
 
 
 def _known(*, one: bool) -> sa.CompoundSelect[Any]:
-    """The counter of segment numbers; those asked for that are taken; and what was handed out around them.
+    """The counter of segment numbers, the given numbers that are in use, and the allocations around them.
 
     They are `numbers`, or the one that is both `low` and `high`.
     """
@@ -307,11 +312,11 @@ _KNOWN, _ONE_KNOWN = _known(one=False), Prepared(_known(one=True))
 
 def _check_handed_out(numbers: Sequence[int], following: int) -> None:
     if unknown := [number for number in numbers if not 0 <= number < following]:
-        raise InvalidInput(f"Segment number {unknown[0]} was never handed out; reserve segments to get numbers.")
+        raise InvalidInput(f"Segment number {unknown[0]} was never allocated; reserve segments to get numbers.")
 
 
 def _staged_for(row: Any, table_id: UUID, task: str | None) -> bool:
-    """Whether numbers that are handed out are for this table, and for the merge task that is being finished, if any."""
+    """Whether allocated numbers belong to this table, and to the merge task being finished, if any."""
     owner, _, attempt = str(row.owner).partition("/")
     return row.table_id == table_id and (not attempt or owner == task)
 
@@ -319,12 +324,12 @@ def _staged_for(row: Any, table_id: UUID, task: str | None) -> bool:
 def _check_staged(numbers: Collection[int], mine: bool) -> None:
     if numbers and not mine:
         raise InvalidInput(
-            f"Segment number {min(numbers)} was handed out for another table or merge task; reserve numbers for this "
-            "commit."
+            f"Segment number {min(numbers)} was allocated for another table or merge task; reserve numbers for this "
+            f"commit."
         )
 
 
 def check_sums(row: Mapping[str, Any], rows: int, size: int) -> None:
-    """Refuse what would carry a table's row ids or sums out of what the catalog can count."""
+    """Reject commits that would overflow a table's row ids or sums."""
     if row["next_row_id"] + rows > MAX_COUNT or row["bytes"] + size > MAX_COUNT:
-        raise InvalidInput(f"A table counts up to {MAX_COUNT} rows and bytes: this commit would go beyond that.")
+        raise InvalidInput(f"A table can have up to {MAX_COUNT} rows and bytes: this commit would exceed that.")

@@ -1,4 +1,4 @@
-"""Batches of backfills, as the catalog knows them: request ids whose digest names the list of files."""
+"""Batches of backfills in the catalog: request ids whose digest identifies the list of files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def request_id(table_id: UUID, source: str, number: int) -> str:
 
 
 def files(connection: sa.Connection, after: int) -> Iterator[tuple[str, bytes]]:
-    """Path and SHA-256 of the lists of files of the batches committed after a version, of tables still there."""
+    """Path and SHA-256 of the file lists of batches committed after a version, for existing tables."""
     r = s.requests
     known = set(connection.execute(sa.select(s.tables.c.id)).scalars())
     found = sa.select(r.c.id, r.c.digest).where(r.c.id.startswith(_PREFIX), r.c.version > after)

@@ -1,7 +1,7 @@
-"""Branches: lines of versions beside main's. A branch has databases of its own, named after those of main.
+"""Branches. A branch has its own databases, named after those of main.
 
-The database `shop` of the branch `exp` is `shop@exp`. Making a branch lists the tables of main and copies no row of
-theirs; a table is cloned when it is first opened on the branch, as it was when the branch began.
+The database `shop` of the branch `exp` is `shop@exp`. Creating a branch lists the tables of main and copies no rows; a
+table is cloned at the fork version when it is first opened on the branch.
 """
 
 # Decisions: docs/decisions/0411
@@ -36,16 +36,16 @@ _LIST = Prepared(s.branch_tables.insert())
 def create(
     draft: Draft, name: str, version: int | None, expires_in: float | None, only: Collection[UUID] | None
 ) -> Branch:
-    """A branch that begins as main is at `version`, by default now, with all tables of main or those of `only`."""
+    """A branch from main at `version`, by default now, with all tables of main or those in `only`."""
     check_branch_name(name)
     connection, b = draft.connection, s.branches
     if connection.execute(sa.select(b.c.id).where(b.c.name == name, b.c.tombstoned_at.is_(None))).first():
-        raise AlreadyExists(f"Branch {name!r} already exists; publish or drop it first.")
+        raise AlreadyExists(f"Branch {name!r} already exists: publish or drop it first.")
     if expires_in is not None and not 0 < expires_in < 2**33:
-        raise InvalidInput(f"A branch expires after a positive number of seconds, not {expires_in}.")
+        raise InvalidInput(f"The expiry of a branch must be a positive number of seconds, not {expires_in}.")
     newest = draft.version - 1
     if version is not None and not 0 <= version <= newest:
-        raise InvalidInput(f"There is no version {version}; the newest is {newest}.")
+        raise InvalidInput(f"Version {version} does not exist; the newest is {newest}.")
     branch_id, at = new_id(), newest if version is None else version
     listed = _tables_at(connection, at, only)
     expires_at = None if expires_in is None else draft.now + int(expires_in * NANOS)
@@ -74,7 +74,7 @@ def create(
 
 
 def _tables_at(connection: sa.Connection, version: int, only: Collection[UUID] | None) -> list[Any]:
-    """The live tables of main that there were at a version, which must be kept of each."""
+    """The live tables of main at a version, which must be kept for each."""
     t, d = s.tables, s.databases
     query = (
         sa.select(t.c.id, t.c.name, t.c.database_id, t.c.oldest_version, d.c.name.label("database"))
@@ -90,12 +90,12 @@ def _tables_at(connection: sa.Connection, version: int, only: Collection[UUID] |
                 f"{row.oldest_version}."
             )
     if only is not None and len(found) != len(only):
-        raise NotFound(f"A table that the branch is to have was not there at version {version}.")
+        raise NotFound(f"A table in tables= did not exist at version {version}.")
     return found
 
 
 def _copy_databases(draft: Draft, branch_id: UUID, name: str) -> dict[UUID, UUID]:
-    """A database of the branch for each of main; their ids by those of main's."""
+    """Create a database of the branch for each of main; returns their ids by those of main's."""
     d, made = s.databases, {}
     mine = sa.select(d).where(d.c.branch_id.is_(None), d.c.tombstoned_at.is_(None)).order_by(d.c.name)
     rows = []
@@ -110,7 +110,9 @@ def _copy_databases(draft: Draft, branch_id: UUID, name: str) -> dict[UUID, UUID
 
 
 def _copy_views(draft: Draft, made: dict[UUID, UUID], own: dict[UUID, UUID]) -> dict[UUID, UUID]:
-    """The views of main, over the tables of the branch; `own` has their ids by those of main's. So has the result."""
+    """Create the views of main over the tables of the branch; `own` and the result map ids of main to those of the
+    branch.
+    """
     v, m, connection = s.views, s.view_members, draft.connection
     copies: dict[UUID, UUID] = {}
     live = sa.select(v).where(v.c.tombstoned_at.is_(None), v.c.database_id.in_(list(made)))
@@ -160,9 +162,9 @@ def _to_branch(connection: sa.Connection, row: Any) -> Branch:
 
 
 def unopened(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Any]:
-    """The tables that live branches began with and that are not opened yet, by name.
+    """The tables of live branches that are not opened yet, by name.
 
-    A replica clones such a table for itself, without its being opened.
+    A replica clones such a table only for itself.
     """
     d, c, b = s.databases, s.branch_tables, s.branches
     cloned = sa.exists().where(s.tables.c.id == c.c.own_id).correlate(c)
@@ -177,18 +179,18 @@ def unopened(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[
 
 
 def in_database(database: NameOrId) -> sa.ColumnElement[bool]:
-    """The condition for what `unopened` lists to be in a database."""
+    """The condition for tables of `unopened` in a database."""
     return s.databases.c.id == database if isinstance(database, UUID) else s.databases.c.name == database
 
 
 def named(key: NameOrId) -> sa.ColumnElement[bool]:
-    """The condition for what `unopened` lists to have a name or an id."""
+    """The condition for tables of `unopened` with a name or id."""
     c = s.branch_tables
     return c.c.own_id == key if isinstance(key, UUID) else c.c.name == key
 
 
 def entries(connection: sa.Connection, database: NameOrId) -> list[TableEntry]:
-    """What a list of tables says of those that are not opened yet."""
+    """What a list of tables says of those that are not opened yet: their counts are those of the branch's version."""
     rows = {row.source_id: row for row in unopened(connection, in_database(database))}
     sources = connection.execute(sa.select(s.tables).where(s.tables.c.id.in_(list(rows)))).all() if rows else []
     return [
@@ -198,32 +200,40 @@ def entries(connection: sa.Connection, database: NameOrId) -> list[TableEntry]:
             name=rows[source.id].name,
             database_id=rows[source.id].database_id,
             tombstone=None,
+            **_counts(connection, source, rows[source.id].version),
         )
         for source in sources
     ]
 
 
+def _counts(connection: sa.Connection, source: Any, version: int) -> dict[str, Any]:
+    if version >= source.head_version:
+        return {}
+    counts = clones.sums(connection, source, version)
+    return {"head_version": version, **{name: counts[name] for name in ("segments", "rows", "bytes")}}
+
+
 def open_table(draft: Draft, row: Any) -> None:
-    """Clone a table that `unopened` lists, as it was when the branch began."""
+    """Clone an unopened table at the fork version."""
     c, connection = s.branch_tables, draft.connection
     mine = (c.c.branch_id == row.branch_id, c.c.source_id == row.source_id)
     if connection.execute(sa.select(c.c.opened).where(*mine)).scalar() is not False:
-        return  # somebody else was faster
+        return  # another process was faster
     clone_table(draft, row)
     connection.execute(c.update().where(*mine).values(opened=True))
     add_branches(draft.lake(), [], connection.execute(sa.select(c).where(*mine)))
 
 
 def clone_table(draft: Draft, row: Any) -> None:
-    """Clone a table that `unopened` lists, as of the time when its branch began. That it is opened is not noted."""
+    """Clone an unopened table as of the creation of its branch, without recording that it is opened."""
     source, parent, began = row.source_id, row.database_id, row.created_at
     clones.clone(draft, source, parent, row.name, row.version, table_id=row.own_id, created_at=began, on_branch=True)
 
 
 def version_to_read(connection: sa.Connection, row: Any, version: int | None) -> int | None:
-    """The version at which a table has the rows that it had at `version`; `row` is that of the table.
+    """The version with the same rows that a table had at `version`; `row` is the table's row.
 
-    From the beginning of its branch until somebody opens it, a table on a branch has the rows that it is opened with.
+    From the fork version until it is opened, a table on a branch has the rows with which it is opened.
     """
     if version is None or version >= row.created_version or row.base_id is None:
         return version
@@ -237,7 +247,7 @@ _QUIET: Final = (Kind.COMPACT, Kind.CREATE_INDEX, Kind.UPDATE_INDEX, Kind.DROP_I
 
 
 def changed(connection: sa.Connection, name: str) -> list[BranchTable]:
-    """The tables of a branch that are not as they were when it began, by name. Tables that nobody opened are not."""
+    """The tables of a branch that differ from its fork version, by name, without unopened tables."""
     branch = find(connection, name)
     t, d, c, h = s.tables, s.databases, s.branch_tables, s.table_commits
     mine, began = d.alias("mine"), d.alias("began")
@@ -268,7 +278,7 @@ def changed(connection: sa.Connection, name: str) -> list[BranchTable]:
 
 
 def _purged(connection: sa.Connection, branch: Any) -> list[BranchTable | None]:
-    """Tables that were dropped on a branch so long ago that clean-up has taken them."""
+    """Tables that were dropped on a branch and already purged."""
     c, d, t = s.branch_tables, s.databases, s.tables
     query = sa.select(c, d.c.name.label("database")).join(d, d.c.id == c.c.database_id, isouter=True)
     gone = ~sa.exists().where(t.c.id == c.c.own_id)
@@ -294,7 +304,7 @@ def _branch_table(branch: str, row: Any) -> BranchTable | None:
 
 
 def drop(draft: Draft, name: str, *, grace_seconds: float) -> Branch:
-    """Tombstone a branch with all that is on it."""
+    """Drop a branch and everything on it."""
     row = find(draft.connection, name)
     bury(draft, s.branches, row, grace_seconds)
     found = _databases(draft.connection, row.id, live=True)
@@ -325,14 +335,14 @@ def _databases(connection: sa.Connection, branch_id: UUID, *, live: bool) -> lis
 
 
 def expired(connection: sa.Connection, now: int) -> list[str]:
-    """The names of live branches whose time is over."""
+    """The names of live branches that have expired."""
     b = s.branches
     over = sa.select(b.c.name).where(b.c.tombstoned_at.is_(None), b.c.expires_at <= now).order_by(b.c.name)
     return list(connection.execute(over).scalars())
 
 
 def purge(draft: Draft, now: int) -> list[str]:
-    """Forget branches past their grace window; main's tables are then no longer kept for them."""
+    """Purge branches past their grace period; main's tables are then no longer kept for them."""
     b, c, connection = s.branches, s.branch_tables, draft.connection
     names = []
     for row in connection.execute(sa.select(b).where(b.c.delete_at <= now)).all():

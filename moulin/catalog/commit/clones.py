@@ -1,4 +1,4 @@
-"""Clones: tables that begin with the rows of another table at one version, and copy none of its files."""
+"""Clones: tables that start with the rows of another table at one version, without copying files."""
 
 # Decisions: docs/decisions/0410
 
@@ -43,12 +43,12 @@ def clone(
     created_at: int | None = None,
     on_branch: bool = False,
 ) -> TableState:
-    """Make a table with the rows, columns and settings that another one has at `version`, by default now.
+    """Create a table with the rows, columns and settings of another table at `version`, by default now.
 
-    Row ids, sequence numbers and what they say of versions are those of the source; names of versions are not taken
-    over. With `table_id`, the id of the clone, the source may have been dropped since. `created_at` is the time from
-    which the clone has these rows, by default now. One `on_branch` gives its new columns ids that main's do not get.
-    Costs what the settings of the source take, however many segments and commits it has.
+    Row ids, sequence numbers and row versions are those of the source; tags are not cloned. With `table_id`, the id of
+    the clone, the source may have been dropped since. `created_at` is the time from which the clone has these rows, by
+    default now. With `on_branch`, new columns get ids that main does not use. The cost depends only on the settings of
+    the source, not on its segments and commits.
     """
     if table_id is None:
         check_new_name(name, "table")
@@ -59,7 +59,7 @@ def clone(
     parent = databases.find_parent(connection, database)
     require_free_name(connection, parent, name)
     table_id, base = table_id or new_id(), _base(row, at)
-    sums, last_id = _sums(connection, row, at), state.last_column_id
+    counts, last_id = sums(connection, row, at), state.last_column_id
     connection.execute(
         s.tables.insert().values(
             id=table_id,
@@ -86,7 +86,7 @@ def clone(
             deltas=0,
             base_id=base.table_id,
             base_version=base.version,
-            **sums,
+            **counts,
         )
     )
     for source in tables.SETTINGS.values():
@@ -121,29 +121,28 @@ def clone(
 
 
 def _base(row: Any, version: int) -> bases.Level:
-    """A clone of a clone has the base that the first one has."""
+    """A clone of a clone has the base of the first clone."""
     return bases.levels(row, version)[-1]
 
 
-def _sums(connection: sa.Connection, row: Any, version: int) -> dict[str, int]:
+def sums(connection: sa.Connection, row: Any, version: int) -> dict[str, int]:
     """Segments, rows, bytes and inline segments at a version; at the newest they are known."""
+    names = ("segments", "rows", "bytes", "inline")
     if version >= row.head_version:
-        return {name: getattr(row, name) for name in ("segments", "rows", "bytes", "inline")}
-    spans = [
-        span
-        for level in bases.levels(row, version)
-        for span in connection.execute(select_spans().where(*bases.in_level(s.segment_spans, level)))
-    ]
-    return {
-        "segments": len(spans),
-        "rows": sum(span.rows - span.deleted for span in spans),
-        "bytes": sum(span.size for span in spans),
-        "inline": sum(bool(span.inline) for span in spans),
-    }
+        return {name: getattr(row, name) for name in names}
+    found = dict.fromkeys(names, 0)
+    for level in bases.levels(row, version):
+        p = select_spans().where(*bases.in_level(s.segment_spans, level)).subquery()
+        inline = sa.func.sum(sa.case((p.c.inline.is_(True), 1), else_=0))
+        live = sa.func.sum(p.c.rows - p.c.deleted)
+        query = sa.select(sa.func.count(), live, sa.func.sum(p.c.size), inline)
+        for name, number in zip(names, connection.execute(query).one(), strict=True):
+            found[name] += int(number or 0)
+    return found
 
 
 def _copy_regions(draft: Draft, source_id: UUID, table_id: UUID) -> None:
-    """Segments name the regions that wrote them; the clone's have logs of their own, which are empty."""
+    """Segments contain their region numbers; the regions of the clone have their own, empty logs."""
     r = s.regions
     for row in draft.connection.execute(sa.select(r).where(r.c.table_id == source_id).order_by(r.c.number)).all():
         new = {"table_id": table_id, "number": row.number, "value": row.value, "owner": ""}
@@ -152,7 +151,7 @@ def _copy_regions(draft: Draft, source_id: UUID, table_id: UUID) -> None:
 
 
 def _copy_sequences(draft: Draft, source_id: UUID, table_id: UUID, last: int) -> None:
-    """Which versions the source itself gave sequence numbers in: rows say by them when they were last changed."""
+    """The versions in which the source assigned sequence numbers, which give the last change of rows."""
     given = own_sequences(draft.connection, source_id)
     pairs = [(number, given[number]) for number in sorted(given) if 0 < number <= last]
     draft.table(table_id).sequence_versions.update(pairs)
@@ -161,7 +160,7 @@ def _copy_sequences(draft: Draft, source_id: UUID, table_id: UUID, last: int) ->
 
 
 def _copy_births(draft: Draft, source_id: UUID, table_id: UUID, version: int) -> None:
-    """Which versions of the source itself made rows."""
+    """The versions of the source that created rows."""
     given = {first: made for first, made in own_births(draft.connection, source_id).items() if made <= version}
     add_births(draft.table(table_id), given)
     add_steps(draft.connection, table_id, given)
@@ -170,7 +169,7 @@ def _copy_births(draft: Draft, source_id: UUID, table_id: UUID, version: int) ->
 def _copy_partitions(
     connection: sa.Connection, source_id: UUID, table_id: UUID, numbers: Collection[int]
 ) -> dict[int, int]:
-    """Partitions of a table for a clone of it, by those of the table: filters look at its own and its base's."""
+    """Copies of the partitions of a table for its clone, by those of the table, because filters use both."""
     t = s.partitions
     found: dict[int, Partition] = {}
     for chunk in chunks(sorted(numbers)):
@@ -181,7 +180,7 @@ def _copy_partitions(
 
 
 def _copy_own(draft: Draft, source_id: UUID, table_id: UUID, version: int) -> None:
-    """What a clone has of its own at a version, and its masks, for a clone of it."""
+    """The own spans and masks of a clone at a version, for a clone of it."""
     connection, m, p = draft.connection, s.span_masks, s.segment_spans
     masked = sa.select(m.c.segment).where(m.c.table_id == source_id, m.c.added_version <= version)
     numbers = connection.execute(masked.order_by(m.c.segment)).scalars().all()

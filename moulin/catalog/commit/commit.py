@@ -1,8 +1,9 @@
-"""The commit: check what an operation expects, apply it, and number it. Called under the counter's lock; SQL only.
+"""The commit: checks the preconditions of an operation, applies it, and assigns the version. Called under the counter's
+lock; SQL only.
 
-Cost follows what the operation touches, never how large the table is. What it expects is checked thing by thing:
-segment, property, column. When one no longer holds, the verdict of `model.operations` on what changed that thing
-meanwhile says what the caller may do about it.
+The cost depends on the operation, not on the size of the table. Preconditions are checked one by one: segment,
+property, column. If one no longer holds, `model.operations` decides from the change that caused it whether the caller
+may rebase or retry.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from moulin.model.schema.change import CastColumn, ReplaceColumns
 
 
 def apply(draft: Draft, commits: Sequence[TableCommit]) -> None:
-    """Apply all operations as one version, or raise and leave nothing."""
+    """Apply all operations as one version, or raise and change nothing."""
     _apply(draft, commits, dict.fromkeys((commit.table_id for commit in commits), 0))
 
 
@@ -41,9 +42,9 @@ def create(
     *,
     replaced_for: float | None = None,
 ) -> TableState:
-    """Make a table, with its first rows if there are any.
+    """Create a table, with its first rows if given.
 
-    With `replaced_for`, the table that has the name is dropped; it can be brought back for so many seconds.
+    With `replaced_for`, an existing table with the name is dropped, with this grace period in seconds.
     """
     if replaced_for is not None:
         tables.make_way(draft, database, name, grace_seconds=replaced_for)
@@ -54,13 +55,13 @@ def create(
 
 
 def fill(draft: Draft, table_id: UUID, first: FirstRows) -> None:
-    """Add the rows that a table is made with. REQUIRES: the same version makes it."""
+    """Add the first rows of a table. REQUIRES: the same version creates it."""
     state = tables.made(draft, table_id)
     keyed = bool(state.schema.identifier_field_ids)
     if keyed:
         regions.begin(draft, table_id, first.regions)
     elif first.regions:
-        raise InvalidInput(f"{state.full_name} has no primary key, and so no regions.")
+        raise InvalidInput(f"{state.full_name} has no primary key, so it has no regions.")
     operation = Upsert(added=first.segments) if keyed else first.operation
     snapshot = sa.select(s.table_commits.c.snapshot_id).where(s.table_commits.c.table_id == table_id)
     snapshot_id = int(draft.connection.execute(snapshot).scalar_one())
@@ -68,7 +69,7 @@ def fill(draft: Draft, table_id: UUID, first: FirstRows) -> None:
 
 
 def _apply(draft: Draft, commits: Sequence[TableCommit], ordinals: dict[UUID, int]) -> None:
-    """`ordinals` are the operations of each table that the version has already."""
+    """`ordinals` are the numbers of operations of each table already in the version."""
     for commit in commits:
         arrivals.check(commit)
     snapshot_ids = {commit.table_id: commit.snapshot_id or new_snapshot_id() for commit in commits}

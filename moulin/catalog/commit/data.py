@@ -1,4 +1,4 @@
-"""Commits that change rows: segments come and go, vectors replace each other, compactions leave journals."""
+"""Commits that change rows: add and remove segments, replace deletion vectors, record journals of compactions."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from moulin.model.schema.schema import nested_ids
 def apply_data(change: TableChange, operation: DataOperation) -> None:
     expected = [*operation.removed, *(vector.expected for vector in operation.vectors)]
     if len({e.segment for e in expected}) != len(expected):
-        raise InvalidInput("An operation may touch each segment once.")
+        raise InvalidInput("An operation may change each segment only once.")
     keyed = any(facts.index_size for facts in operation.added)
     if isinstance(operation, Append | Overwrite) and keyed and not change.commit.regions:
         raise Unsupported(
-            f"{change.name} has a primary key: rows are added to it by upsert (Table.append, put), so that no key is "
-            "there twice."
+            f"{change.name} has a primary key: add rows by upsert (Table.append, put), so that keys stay unique."
         )
-    if isinstance(operation, Upsert) and keyed and not change.commit.regions:  # else only a compaction can add any
+    # otherwise only a compaction can add some
+    if isinstance(operation, Upsert) and keyed and not change.commit.regions:
         _require_no_new_segments(change)
     if isinstance(operation, Compact):
         change.require_nothing_erased()
@@ -68,9 +68,9 @@ def apply_data(change: TableChange, operation: DataOperation) -> None:
 
 
 def _require_columns_kept(change: TableChange, sets: Sequence[int], added: Sequence[SegmentFacts]) -> None:
-    """A compaction writes the columns that its inputs have in files of their own, too, if the table shows them.
+    """A compaction must include the column files of its inputs, if the table has these columns.
 
-    One that was read before they were filled, or by somebody who read one file of each segment, would lose them.
+    One that read its inputs before the fill, or without their column files, would lose them.
     """
     if not any(sets):
         return
@@ -82,7 +82,8 @@ def _require_columns_kept(change: TableChange, sets: Sequence[int], added: Seque
         leaves = nested_ids(field)
         if any(leaves.isdisjoint(column.field_id for column in facts.columns) for facts in added):
             raise Stale(
-                f"The compaction of {change.name} lost a race: it lacks column {field.name}, which its inputs have by "
+                f"The compaction of {change.name} conflicts with another commit: it lacks column {field.name}, which "
+                f"its inputs have by "
                 "now. Read the table again and retry.",
                 Verdict.RETRY,
                 requirement=f"column {field.name}",
@@ -92,14 +93,14 @@ def _require_columns_kept(change: TableChange, sets: Sequence[int], added: Seque
 
 
 def _require_no_new_segments(change: TableChange) -> None:
-    """An upsert looked for its keys in the segments that it saw; they may be in those that came since, too."""
+    """An upsert searched its keys in the segments that it saw; they may also be in newer segments."""
     came = {row.version for row in change.since() if "added-data-files" in row.summary}
     if came:
         raise change.stale("the set of segments", "as read", "larger", came)
 
 
 def open_spans(change: TableChange, numbers: Iterable[int] | None = None) -> Iterator[Any]:
-    """Open spans of the table with what the sums need, all or those of the segments `numbers`."""
+    """Open spans of the table with the columns for sums, all or those of the segments `numbers`."""
     p = s.segment_spans
     wanted = None if numbers is None else set(numbers)
     sources = [in_level(p, levels(change.row, s.OPEN - 1)[0])]
@@ -139,7 +140,7 @@ def versions_that_touched(change: TableChange, segment: int) -> set[int]:
 
 
 def close_spans(change: TableChange, spans: Sequence[Any]) -> None:
-    """End spans of the table with this version; those of its base stay as they are, and are masked."""
+    """End spans of the table with this version; spans of its base are not changed but masked."""
     p, version = s.segment_spans, change.draft.version
     for chunk in chunks([span.id for span in spans if span.table_id == change.table_id]):
         change.connection.execute(p.update().where(p.c.id.in_(chunk)).values(removed_version=version))
@@ -197,14 +198,14 @@ def _replace_vectors(change: TableChange, vectors: Sequence[tuple[Any, NewVector
 
 
 def note_columns(change: TableChange, ref: pb.DataFileRef, columns_id: int) -> None:
-    """Say in a manifest that a segment keeps its column files, which an earlier manifest has described."""
+    """Record in a manifest that a segment keeps its column files, which an earlier manifest describes."""
     if columns_id:
         ref.columns_id = columns_id
         codec.require_feature(change.manifest, codec.FEATURE_COLUMN_FILES)
 
 
 def describe(change: TableChange, numbers: Sequence[int]) -> None:
-    """Put all about segments of the base into the manifest: the table's own manifests have not described them."""
+    """Put the full description of base segments into the manifest, because the table's own manifests lack it."""
     live = segments.by_number(change.connection, change.table_id, numbers, change.draft.version) if numbers else {}
     for segment in live.values():
         ref = segments.existing_ref(change.table_id, segment)
@@ -215,13 +216,13 @@ def describe(change: TableChange, numbers: Sequence[int]) -> None:
 
 
 def reopen_span(change: TableChange, span: Any, vector_id: int) -> dict[str, Any]:
-    """A span that opens with this version, of the segment of an earlier one."""
+    """A span that starts with this version, for the segment of an earlier span."""
     carried = [getattr(span, name) for name in CARRIED]
     return span_row(change.table_id, span.segment, vector_id, change.draft.version, carried)
 
 
 def _store_vectors(change: TableChange, vectors: Sequence[VectorFacts]) -> list[VectorFacts]:
-    """Number deletion vectors and keep them."""
+    """Assign numbers to deletion vectors and store them."""
     first = take(change.connection, "vector", len(vectors))
     stored = [
         VectorFacts(first + index, v.segment, v.path, v.offset, v.length, v.cardinality)
@@ -246,15 +247,14 @@ def _add(
     )
     version, sequence = change.draft.version, change.updates.get("last_sequence", change.row.last_sequence)
     if late := [facts for facts in added if (facts.seq_max or 0) > sequence]:
-        raise InvalidInput(f"{late[0].path} holds rows of sequence number {late[0].seq_max}, which is yet to come.")
+        raise InvalidInput(f"{late[0].path} holds rows of sequence number {late[0].seq_max}, which does not exist yet.")
     stored = dict(zip(vectors, _store_vectors(change, list(vectors.values())), strict=True)) if vectors else {}
     partitions = partition_ids(change.connection, change.table_id, {(f.spec_id, f.partition) for f in added})
     first_row_id, classes = change.row.next_row_id, change.row.time_classes
     segment_rows, span_rows = [], []
     for facts in added:
         live = LiveSegment(facts, first_row_id, sequence, version, stored.get(facts.number))
-        ref = codec.segment_to_ref(live, codec.ADDED)
-        change.manifest.data_files.append(ref)
+        ref = codec.segment_to_ref(live, codec.ADDED, change.manifest.data_files.add)
         partition_id = partitions[facts.spec_id, facts.partition]
         segment_rows.append(segment_row(change.table_id, ref, partition_id))
         k = time_class(facts.time_min, facts.time_max)
@@ -285,7 +285,7 @@ def _check_added(
 ) -> None:
     rows = {facts.number: facts.rows for facts in added}
     if len(rows) != len(added):
-        raise InvalidInput("An operation may add each segment once.")
+        raise InvalidInput("An operation may add each segment only once.")
     for number, vector in vectors.items():
         if vector.segment != number or not 0 < vector.cardinality <= rows.get(number, 0):
             raise InvalidInput(f"The deletion vector of added segment {number} does not fit it.")
@@ -302,12 +302,12 @@ def _check_added(
             if source is s.table_schemas:
                 state = tables.load(change.connection, change.row)
                 _require_values_seen(change, state, used)
-                if not same_rows:  # those of a compaction are live, and so without nulls
+                if not same_rows:  # inputs of a compaction are live, and so have no nulls
                     required.refuse_nulls(change, state, (facts for facts in added if facts.schema_id in used))
 
 
 def _require_values_seen(change: TableChange, state: TableState, used: set[int]) -> None:
-    """Rows that were written before a column was cast bring values that the new column would not show."""
+    """Rows written before a cast contain values that the new column would not show."""
     for schema_id in sorted(used):
         if (name := loses_values(state.schemas[schema_id], state.schema)) is not None:
             raise _prepared_before_cast(change, f"column {name}", "as written", "another column of that name")
@@ -326,7 +326,7 @@ def require_cast(change: TableChange) -> None:
 
 def _prepared_before_cast(change: TableChange, requirement: str, expected: str, found: str) -> Stale:
     return Stale(
-        f"The {change.commit.operation.kind} of {change.name} lost a race with a cast of a column: {requirement} was "
+        f"The {change.commit.operation.kind} of {change.name} conflicts with a cast of a column: {requirement} was "
         f"expected to be {expected} and is {found}. Read the table again and retry.",
         Verdict.RETRY,
         requirement=requirement,

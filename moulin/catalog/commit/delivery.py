@@ -1,9 +1,9 @@
-"""What another process says it wrote, compared with storage and with the table, before its commit takes the lock.
+"""Compares a commit of another process with storage and with the table, before it takes the lock.
 
-Writers in this process describe files that they have just closed. One behind a server may describe anything: a commit
-that names a file which is not there would be a lost file, and bounds of another type would break every scan.
-The cost is one look at each new object and at the footer of each new segment, several at a time. What else a writer
-says of the rows in its own file is believed: a lie harms the table that it may write to anyway.
+Writers in this process describe files that they have just closed. A writer behind a server may send anything: a commit
+with a missing file would look like a lost file, and bounds of a wrong type would break every scan. The cost is one
+request for each new object and the footer of each new segment, several in parallel. Other statements about the rows are
+trusted: wrong ones harm only the table that the writer may change anyway.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from moulin.storage.store import Store
 _AT_ONCE = 16
 _T = TypeVar("_T")
 
-# A path, the bytes that it must have, and whether it may have more.
+# A path, its required size, and whether it may be larger.
 _Object = tuple[str, int, bool]
 
 
 def require_delivered(
     pool: Pool, store: Store, commits: Sequence[TableCommit], foreseen: Mapping[UUID, TableState] | None = None
 ) -> None:
-    """Refuse commits that name objects which storage does not have, or that do not fit their table.
+    """Reject commits with objects that are missing in storage or do not fit their table.
 
-    `foreseen` are the states of tables that are not made yet.
+    `foreseen` are the states of tables that are not created yet.
     """
     states: dict[UUID, TableState | None] = dict(foreseen or {})
     for commit in commits:
@@ -83,9 +83,9 @@ def require_delivered(
 
 
 def _fitting(pool: Pool, commits: Sequence[TableCommit], table_id: UUID) -> TableState | None:
-    """The state of a table whose schemas new segments may be in, with those that `commits` themselves make.
+    """The state of a table with all schemas that new segments may use, including those of `commits`.
 
-    None when another commit altered a schema that these alter: they are going to be refused.
+    None if another commit altered a schema that these alter: they will be rejected.
     """
     c = s.table_commits
     with pool.read() as connection:
@@ -104,7 +104,7 @@ def _fitting(pool: Pool, commits: Sequence[TableCommit], table_id: UUID) -> Tabl
 
 
 def _check_vectors(pool: Pool, store: Store, commits: Sequence[TableCommit]) -> None:
-    """Refuse deletion vectors that cannot be read, or whose positions their segment does not have."""
+    """Reject deletion vectors that are unreadable, or have positions outside of their segment."""
     vectors: dict[str, list[VectorFacts]] = {}
     rows: dict[int, int] = {}
     for commit in commits:
@@ -122,7 +122,7 @@ def _check_vectors(pool: Pool, store: Store, commits: Sequence[TableCommit]) -> 
 
 
 def _check_column_files(pool: Pool, store: Store, commits: Sequence[TableCommit]) -> None:
-    """Refuse column files that do not have the row groups of the files that they lie beside."""
+    """Reject column files whose row groups differ from those of their segment."""
     fills = [commit for commit in commits if isinstance(commit.operation, Fill)]
     for commit in fills:
         assert isinstance(commit.operation, Fill)
@@ -134,7 +134,7 @@ def _check_column_files(pool: Pool, store: Store, commits: Sequence[TableCommit]
 
 
 def check_column_file(store: Store, file: ColumnFile, facts: SegmentFacts) -> None:
-    """Refuse a column file whose row groups are not those of the segment."""
+    """Reject a column file whose row groups differ from those of the segment."""
     try:
         with store.reader(file.path, file.size) as source:
             found = read_footer(source, file.path)
@@ -153,7 +153,7 @@ def _group_rows(footer: Any) -> list[int]:
 
 
 def check_vectors(store: Store, vectors: Sequence[VectorFacts], rows: Mapping[int, int]) -> None:
-    """Refuse vectors of one file that are not as they are described."""
+    """Reject vectors of one file that differ from their description."""
     blobs = store.get_ranges(vectors[0].path, [(vector.offset, vector.length) for vector in vectors])
     for vector, blob in zip(vectors, blobs, strict=True):
         where = f"The deletion vector of segment {vector.segment} in {vector.path}"
@@ -166,7 +166,7 @@ def check_vectors(store: Store, vectors: Sequence[VectorFacts], rows: Mapping[in
 
 
 def check_index(store: Store, file: IndexFile) -> None:
-    """Refuse a file of an index that lacks a segment that it is said to cover: scans would leave out its rows."""
+    """Reject an index file that lacks a segment that it claims to cover: scans would skip its rows."""
     try:
         found = secondary_index.IndexFile(partial(store.get_range, file.path), file.size, file.path)
     except (Corrupt, Unsupported) as error:
@@ -183,7 +183,7 @@ def _vectors(operation: DataOperation) -> Iterator[VectorFacts]:
 
 
 def require_objects(store: Store, objects: Sequence[_Object]) -> None:
-    """Refuse objects that are not in storage, or have another size."""
+    """Reject objects that are missing in storage or have a different size."""
     _each(lambda one: _require(store, one), objects)
 
 
@@ -197,7 +197,7 @@ def _each(look: Callable[[_T], None], items: Sequence[_T]) -> None:
 
 
 def check_footer(store: Store, facts: SegmentFacts) -> None:
-    """Refuse a segment whose footer says something else of its rows, row groups or level than its facts."""
+    """Reject a segment whose footer differs from its facts in rows, row groups or level."""
     try:
         with open_segment(store, facts) as source:
             data, is_sealed = read_segment_footer(source, facts.path, facts)
@@ -210,7 +210,7 @@ def check_footer(store: Store, facts: SegmentFacts) -> None:
         raise InvalidInput(f"{facts.path} has {footer.num_rows} rows, not {facts.rows}.")
     check_level(footer, facts.level, facts.path)
     if facts.split_offsets and facts.split_offsets != split_offsets(footer):
-        raise InvalidInput(f"The row groups of {facts.path} do not begin where its split offsets say.")
+        raise InvalidInput(f"The row groups of {facts.path} do not match its split offsets.")
 
 
 def segment_objects(facts: SegmentFacts) -> Iterator[_Object]:
@@ -221,7 +221,7 @@ def segment_objects(facts: SegmentFacts) -> Iterator[_Object]:
 
 
 def named_objects(commit: TableCommit) -> Iterator[_Object]:
-    """The objects that a commit brings."""
+    """The objects that a commit adds."""
     operation = commit.operation
     if isinstance(operation, DataOperation):
         for facts in operation.added:
@@ -247,22 +247,22 @@ def _require(store: Store, one: _Object) -> None:
 
 
 def _missing(path: str) -> FailedPrecondition:
-    return FailedPrecondition(f"{path} is not in storage; write files before the commit that names them.")
+    return FailedPrecondition(f"{path} is not in storage: write files before committing them.")
 
 
 def _check_key_index(state: TableState, facts: SegmentFacts) -> None:
-    """Without its key index a segment would hide from writers that look for a key, and a key could be there twice."""
+    """Without a key index, writers would not find the keys of the segment, and a key could be duplicated."""
     keyed = bool(state.schema.identifier_field_ids)
     if facts.rows and keyed != bool(facts.index_size):
         raise InvalidInput(
             f"{facts.path} {'lacks' if keyed else 'has'} a key index: segments of keyed tables have one, others do not."
         )
     if facts.region and not keyed:
-        raise InvalidInput(f"{facts.path} is of region {facts.region}: only keyed tables have regions.")
+        raise InvalidInput(f"{facts.path} has region {facts.region}, but only keyed tables have regions.")
 
 
 def check_fits(state: TableState, facts: SegmentFacts) -> None:
-    """Refuse facts whose bounds or partition are not of the table's types."""
+    """Reject facts whose bounds or partition do not have the table's types."""
     where = f"segment {facts.number} of {state.full_name}"
     schema, spec = state.schemas.get(facts.schema_id), state.specs.get(facts.spec_id)
     if schema is None or spec is None:

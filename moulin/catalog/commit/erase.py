@@ -1,11 +1,11 @@
-"""Erase: rows that are in no version any more. SQL only, under the counter's lock.
+"""Erase: removes rows from all versions. SQL only, under the counter's lock.
 
 Segments keep their numbers and rows; their facts, files and deletion vectors are replaced in every span that has them,
-of every table that shares them. So no version gains or loses a segment, journals and positions stay right, and the feed
-of older versions is that of a table in which the rows never were. Segments of which all rows are erased are gone.
+of every table that shares them. So no version gains or loses a segment, journals and positions stay valid, and the feed
+of older versions looks as if the rows had never existed. Segments without remaining rows are removed.
 """
 
-# Decisions: docs/decisions/0440
+# Decisions: docs/decisions/0440, docs/decisions/0680
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from moulin.catalog.objects import tables
 from moulin.catalog.segments import bases, column_sets, key_indexes
-from moulin.catalog.segments.live import time_class
+from moulin.catalog.segments.live import decode_partition, encode_partition, time_class
 from moulin.catalog.segments.sql_rows import select_spans, vector_row
 from moulin.catalog.sql import schema as s
 from moulin.catalog.sql.draft import Draft
@@ -30,18 +30,21 @@ from moulin.formats import manifest as codec
 from moulin.formats import messages as pb
 from moulin.model.facts import ColumnFile, SegmentFacts, VectorFacts
 from moulin.model.ids import new_snapshot_id
-from moulin.model.operations import Kind
+from moulin.model.operations import Kind, RegionUse
+from moulin.model.region_spec import erased_value, is_erased
 from moulin.storage import paths
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedErase:
-    """What an erase has written: scrubbed segments, and a vector for each one that a span of theirs has (0: none).
+    """The files that an erase has written: scrubbed segments, and a vector for each one that a span of theirs has (0:
+    none).
 
-    `owners` are the tables in whose folders the vectors lie. `removed` are segments of which every row goes. All
-    segments that tables of the `family` had at `read_version` were looked at, and those of `examined` that came since,
-    each with the number of its set of column files. `partitions` are those that no segment had then. `sources` are the
-    files that were read, by segment. `columns` are the column files of the segments, by the paths that they had.
+    `owners` are the tables whose folders contain the vectors. `removed` are segments without remaining rows. All
+    segments that tables of the `family` had at `read_version` were searched, and newer ones in `examined`, each with
+    the number of its set of column files. `partitions` are those without segments then. `sources` are the files that
+    were read, by segment. `columns` are the column files of the segments, by the paths that they had. `held` are
+    regions with empty logs, by table.
     """
 
     id: UUID
@@ -57,13 +60,14 @@ class PreparedErase:
     owners: Mapping[tuple[int, int], UUID]
     removed: frozenset[int]
     outline: str
+    held: Mapping[UUID, Collection[RegionUse]]
 
 
 @dataclass(slots=True)
 class Erased:
-    """What a commit did: the erasure as manifests hold it, and files that nothing names any more, with their sizes.
+    """The result of a commit: the erasure as stored in manifests, and unreferenced files with their sizes.
 
-    `without_rows` are those among them that hold no values.
+    `without_rows` are those among them without values.
     """
 
     erasure: pb.Erasure
@@ -72,11 +76,13 @@ class Erased:
 
 
 class Moved(Exception):
-    """The tables changed since the erase was prepared: look at what is new, and try again."""
+    """The tables changed since the erase was prepared: search the new segments, and retry."""
 
 
 def family_of(connection: sa.Connection, table_id: UUID) -> frozenset[UUID]:
-    """The tables that may share segments with a table: its base, and all clones of that base; dropped ones, too."""
+    """The tables that may share segments with a table: its base, and all clones of that base, including dropped
+    ones.
+    """
     t = s.tables
     root = connection.execute(sa.select(t.c.base_id).where(t.c.id == table_id)).scalar() or table_id
     clones = connection.execute(sa.select(t.c.id).where(t.c.base_id == root)).scalars()
@@ -85,7 +91,9 @@ def family_of(connection: sa.Connection, table_id: UUID) -> frozenset[UUID]:
 
 
 def apply(draft: Draft, prepared: PreparedErase) -> Erased:
-    """Erase as one version of all tables of the family. Raises Moved when something is new that was not looked at."""
+    """Erase as one version of all tables of the family. Raises Moved if there are new segments that were not
+    searched.
+    """
     connection = draft.connection
     rows = {one: tables.find_by_id(connection, one, dropped_after=-1) for one in _still(connection, prepared)}
     changed = sorted({*(facts.number for facts in prepared.segments), *prepared.removed})
@@ -105,6 +113,8 @@ def apply(draft: Draft, prepared: PreparedErase) -> Erased:
     _drop_tasks(connection, changed)
     _drop_projections(connection, prepared.family, done)
     _clean_summaries(connection, prepared.family)
+    for row in rows.values():
+        _forget_regions(draft, row, prepared, done.erasure)
     done.erasure.segments.extend(map(scrubbing.describe, prepared.segments))
     done.erasure.removed.extend(sorted(prepared.removed))
     done.erasure.deleted.extend(sorted(done.files))
@@ -117,7 +127,7 @@ def apply(draft: Draft, prepared: PreparedErase) -> Erased:
 
 
 def _still(connection: sa.Connection, prepared: PreparedErase) -> list[UUID]:
-    """The tables of the family, which must be those that were looked at; some may have been purged since."""
+    """The tables of the family, which must be the searched ones; some may have been purged since."""
     t = s.tables
     root = sa.select(t.c.id).where(sa.or_(t.c.id.in_(prepared.family), t.c.base_id.in_(prepared.family)))
     found = list(connection.execute(root.order_by(t.c.created_version, t.c.id)).scalars())
@@ -149,7 +159,7 @@ def _require_examined(connection: sa.Connection, prepared: PreparedErase, change
 
 
 def _sums(connection: sa.Connection, row: Any, numbers: Sequence[int]) -> dict[str, int]:
-    """Segments, rows, bytes and inline segments of those among `numbers` that a table has now."""
+    """Segments, rows, bytes and inline segments of a table's current segments in `numbers`."""
     p = s.segment_spans
     levels = [bases.levels(row, s.OPEN - 1)[0]]
     if row.base_id is not None:
@@ -169,18 +179,18 @@ def _sums(connection: sa.Connection, row: Any, numbers: Sequence[int]) -> dict[s
 
 
 def _old_files(connection: sa.Connection, changed: Sequence[int], done: Erased) -> None:
-    """The files that segments have, all of them: what another kind of file would be added to."""
+    """All files of segments. Add new kinds of files here."""
     done.files.update(column_sets.of_segments(connection, changed))
     g = s.segments
     for chunk in chunks(changed):
         for row in connection.execute(sa.select(g).where(g.c.number.in_(chunk))):
-            if not paths.is_adopted(row.path):  # what belongs to somebody else stays, and is named in the report
+            if not paths.is_adopted(row.path):  # adopted files stay, and are listed in the report
                 done.files[row.path] = row.size
     done.files.update((index.path, index.size) for index in key_indexes.of_segments(connection, changed))
 
 
 def _drop_coverage(connection: sa.Connection, changed: Sequence[int], done: Erased) -> None:
-    """Files of secondary indexes hold values: those that cover a changed segment go, with all that they cover."""
+    """Secondary index files contain values: delete those that cover a changed segment, with all their coverage."""
     c, f = s.index_coverage, s.index_files
     found: set[str] = set()
     for chunk in chunks(changed):
@@ -218,7 +228,9 @@ def _replace_vectors(draft: Draft, prepared: PreparedErase, done: Erased) -> Non
 
 
 def _forget_vectors(connection: sa.Connection, segments: Collection[int], done: Erased) -> None:
-    """The vectors that the spans had. Their files, which hold no values, go when they have none of another segment."""
+    """The vectors of the spans. Their files contain no values, and are deleted if they have no vectors of other
+    segments.
+    """
     d = s.deletion_vectors
     files: set[str] = set()
     for chunk in chunks(sorted(segments)):
@@ -273,7 +285,7 @@ def _partitions_of(connection: sa.Connection, removed: Iterable[int]) -> frozens
 
 
 def unused_partitions(connection: sa.Connection, family: Collection[UUID]) -> frozenset[int]:
-    """Partition tuples that no segment has: they hold values of rows that are gone."""
+    """Unused partition tuples, which contain values of removed rows."""
     t, p = s.partitions, s.segment_spans
     used = sa.select(p.c.partition_id).where(p.c.table_id.in_(family))
     query = sa.select(t.c.id).where(t.c.table_id.in_(family), t.c.id.not_in(used))
@@ -297,7 +309,7 @@ def _drop_tasks(connection: sa.Connection, changed: Sequence[int]) -> None:
 
 
 def _drop_projections(connection: sa.Connection, family: Collection[UUID], done: Erased) -> None:
-    """What was written for Iceberg engines holds bounds and partitions; it is made again when asked for."""
+    """Iceberg projections contain bounds and partitions, so they are deleted and rebuilt on demand."""
     f = s.projection_files
     for row in connection.execute(sa.select(f.c.path, f.c.size).where(f.c.table_id.in_(family))):
         done.files[row.path] = row.size
@@ -305,10 +317,33 @@ def _drop_projections(connection: sa.Connection, family: Collection[UUID], done:
         connection.execute(table.delete().where(table.c.table_id.in_(family)))
 
 
+def _forget_regions(draft: Draft, row: Any, prepared: PreparedErase, erasure: pb.Erasure) -> None:
+    """Values of regions may be values of keys: those of regions without rows go. The next such key has a new region."""
+    connection, r, g = draft.connection, s.regions, s.segments
+    mine, epochs = r.c.table_id == row.id, {use.number: use.epoch for use in prepared.held.get(row.id, ())}
+    named = sa.select(g.c.region).where(g.c.table_id.in_(prepared.family))
+    for region in connection.execute(sa.select(r).where(mine, r.c.number > 0, r.c.number.not_in(named))).all():
+        if is_erased(decode_partition(region.value)):
+            continue
+        if region.owner and epochs.get(region.number) != region.epoch:
+            continue  # its log may hold rows
+        value, epoch = encode_partition(erased_value(region.number)), region.epoch + 1
+        connection.execute(
+            r.update().where(mine, r.c.number == region.number).values(value=value, epoch=epoch, owner="")
+        )
+        erasure.regions.add(table=row.id.bytes, number=region.number, value=value)
+        draft.table(row.id).regions.append(
+            pb.Region(
+                number=region.number, value=value, epoch=epoch, covered=region.covered, generation=region.generation
+            )
+        )
+
+
 def _clean_summaries(connection: sa.Connection, family: Collection[UUID]) -> None:
     c = s.table_commits
     kept = sa.select(c.c.table_id, c.c.version, c.c.ordinal, c.c.summary).where(c.c.table_id.in_(family))
-    kept = kept.where(sa.cast(c.c.summary, sa.String).like('%"where"%'))
+    text = sa.cast(c.c.summary, sa.String)
+    kept = kept.where(text.like('%"where"%') | text.contains(f'"{scrubbing.PARTITIONS}', autoescape=True))
     for row in connection.execute(kept).all():
         clean = scrubbing.clean_summary(row.summary)
         if clean != row.summary:
@@ -338,7 +373,7 @@ def _record(
 
 
 def _clean_outbox(connection: sa.Connection, erasure: pb.Erasure) -> None:
-    """Manifests of older versions that are not in storage yet."""
+    """Manifests of older versions that are not yet in storage."""
     scrubber, o = scrubbing.Scrubber(erasure), s.outbox
     for row in connection.execute(sa.select(o).where(o.c.version < erasure.version)).all():
         decoded = codec.decode(row.data, row.path)

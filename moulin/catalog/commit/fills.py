@@ -1,4 +1,4 @@
-"""Column files come and go: fills of pending columns, their completion, and columns that are dropped."""
+"""Changes of column files: fills of pending columns, their completion, and dropped columns."""
 
 # Decisions: docs/decisions/0420, docs/decisions/0421, docs/decisions/0472
 
@@ -37,11 +37,11 @@ _TAKES_VALUES = (DropColumn, CastColumn, WidenColumn)
 
 
 def apply_fill(change: TableChange, operation: Fill) -> None:
-    """Attach column files to segments. Deletion vectors stay as they are; a segment that is gone is left to a retry."""
+    """Attach column files to segments. Deletion vectors do not change; missing segments cause a retry."""
     change.require_nothing_erased()
     files = {file.segment: file for file in operation.files}
     if len(files) != len(operation.files):
-        raise InvalidInput("A fill brings one file for a segment.")
+        raise InvalidInput("A fill must add exactly one file per segment.")
     spans = {span.segment: span for span in open_spans(change, files)}
     if missing := files.keys() - spans.keys():
         gone = min(missing)
@@ -73,7 +73,7 @@ def apply_fill(change: TableChange, operation: Fill) -> None:
 
 
 def replace_columns(change: TableChange, spans: Sequence[tuple[Any, Files]]) -> None:
-    """Close spans, and open others of the same segments and vectors with these column files."""
+    """End spans, and start new ones with the same segments and vectors and these column files."""
     if not spans:
         return
     first = take(change.connection, "vector", len(spans))
@@ -103,7 +103,7 @@ def replace_columns(change: TableChange, spans: Sequence[tuple[Any, Files]]) -> 
 
 
 def alter(change: TableChange, before: TableState, after: TableState, changes: Sequence[SchemaChange]) -> None:
-    """What a change of the schema means for column files: columns become complete, and dropped ones lose theirs."""
+    """The effect of a schema change on column files: complete columns, and remove the files of dropped ones."""
     pending = fillings_of(change.row.properties, before.schema)
     _keep_inputs(change, before, pending, changes)
     filled = [one for one in changes if isinstance(one, FillColumn)]
@@ -128,7 +128,7 @@ def _names(key: str, kept: Collection[int]) -> bool:
 
 
 def _detach(change: TableChange, dropped: Collection[int], kept: Collection[int]) -> None:
-    """Leave out column files that have a dropped column, and none that is kept."""
+    """Remove column files that contain only dropped columns."""
     if not dropped:
         return
     c, p = s.column_sets, s.segment_spans
@@ -154,7 +154,7 @@ def _levels(change: TableChange) -> list[Any]:
 def _keep_inputs(
     change: TableChange, before: TableState, pending: dict[str, Filling], changes: Sequence[SchemaChange]
 ) -> None:
-    """A column that a pending one is computed from keeps its values."""
+    """Reject changes of columns that a pending column is computed from."""
     if not pending:
         return
     for one in changes:
@@ -167,8 +167,8 @@ def _keep_inputs(
         ids = nested_ids(find_column(before.schema, one.name))
         if user := next((n for n, wait in pending.items() if n != one.name and ids & set(wait.reads)), None):
             raise FailedPrecondition(
-                f"Column {one.name} of {change.name} stays until {user} is complete, which is computed from it: run "
-                f"the fill to its end, or drop {user} first."
+                f"Column {one.name} of {change.name} cannot be dropped until {user}, which is computed from it, is "
+                f"complete: finish the fill, or drop {user} first."
             )
         if isinstance(one, CastColumn) and one.name in pending:
             raise _is_filled(change, one.name, "cast")
@@ -179,14 +179,14 @@ def _is_filled(change: TableChange, name: str, what: str) -> FailedPrecondition:
 
 
 def _require_complete(change: TableChange, before: TableState, pending: dict[str, Filling], filled: FillColumn) -> None:
-    """Every live segment has the values, and whatever the logs of a keyed table have is in segments."""
+    """Check that every live segment has the values, and that all log rows of a keyed table are in segments."""
     wait = pending.get(filled.name)
     if wait is None or wait.number != filled.number or wait.type != filled.type:
         raise _gone(change, f"column {filled.name}", "pending", "not pending any more")
     if wait.again and find_column(before.schema, filled.name).required:
         raise FailedPrecondition(
-            f"Column {filled.name} of {change.name} is NOT NULL by now, and new values may be null: make it nullable, "
-            "and compute it again."
+            f"Column {filled.name} of {change.name} is NOT NULL now, but new values may be null: make it nullable, "
+            f"and compute it again."
         )
     required.require_held(change, f"the fill of column {filled.name}")
     p = s.segment_spans
@@ -197,7 +197,7 @@ def _require_complete(change: TableChange, before: TableState, pending: dict[str
 
 
 def refuse_values(change: TableChange, added: Sequence[Any]) -> None:
-    """Refuse rows with values in a column that is being filled."""
+    """Reject rows with values in a column that is being filled."""
     if not any(key.startswith(FILLING_PREFIX) for key in change.row.properties):
         return
     state = tables.load(change.connection, change.row)
@@ -206,14 +206,15 @@ def refuse_values(change: TableChange, added: Sequence[Any]) -> None:
         for facts in added:
             if any(column.nulls < column.values for column in facts.columns if column.field_id in ids):
                 raise FailedPrecondition(
-                    f"Column {name} of {change.name} is being filled (field {wait.number}) and cannot be written yet: "
-                    "leave it out, or wait until `moulin table show` no longer calls it pending."
+                    f"Column {name} of {change.name} is being filled (field {wait.number}) and cannot be written "
+                    f"yet: omit it, or wait until `moulin table show` no longer shows it as pending."
                 )
 
 
 def _gone(change: TableChange, requirement: str, expected: str, found: str) -> Stale:
     return Stale(
-        f"The {change.commit.operation.kind} of {change.name} lost a race: {requirement} was expected to be {expected} "
+        f"The {change.commit.operation.kind} of {change.name} conflicts with another commit: {requirement} was "
+        f"expected to be {expected} "
         f"and is {found}. Read the table again and retry.",
         Verdict.RETRY,
         requirement=requirement,

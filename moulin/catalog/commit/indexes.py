@@ -1,7 +1,7 @@
-"""Secondary indexes: what there is, and which file of an index covers which segment.
+"""Secondary indexes, and the segments that each index file covers.
 
-A segment never changes, so coverage has no versions: a reader of any version may use the file that covers a segment
-now.
+Segments are immutable, so coverage has no versions: a reader of any version may use the current index file of a
+segment.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OF_TABLE = Prepared(
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """A file of an index, and those of the segments asked about that it covers."""
+    """An index file, and the requested segments that it covers."""
 
     index: Index
     path: str
@@ -45,7 +45,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class IndexSize:
-    """What the files of an index are now, and how many live segments they cover."""
+    """The current files of an index, and the number of live segments that they cover."""
 
     files: int
     bytes: int
@@ -53,7 +53,7 @@ class IndexSize:
 
 
 def apply_index(change: TableChange, operation: IndexOperation) -> None:
-    """Make, extend or drop an index; Conflict when what it stands on changed since it was prepared."""
+    """Create, extend or drop an index; Conflict if its column changed since it was prepared."""
     change.summary["index"] = operation.name
     match operation:
         case CreateIndex():
@@ -147,7 +147,7 @@ def fill_manifest(connection: sa.Connection, table_id: UUID, manifest: pb.Manife
 
 
 def replay(connection: sa.Connection, table_id: UUID, manifest: pb.Manifest) -> None:
-    """Take in what a manifest says of indexes."""
+    """Apply the index part of a manifest."""
     for index in manifest.indexes:
         row = {"id": UUID(bytes=index.id), "table_id": table_id, "name": index.name, "kind": index.kind}
         more = {"field_id": index.field_id, "created_version": index.created_version, "created_at": None}
@@ -175,7 +175,7 @@ def _create(change: TableChange, operation: CreateIndex) -> None:
 
 
 def insert(change: TableChange, made: Index) -> None:
-    """Make an index that covers nothing yet."""
+    """Create an index without coverage."""
     new = replace(made, created_version=change.draft.version, created_at=change.draft.now)
     row = {"id": new.id, "table_id": change.table_id, "name": new.name, "kind": new.kind, "field_id": new.field_id}
     change.connection.execute(
@@ -239,7 +239,7 @@ def _drop(change: TableChange, index_id: UUID) -> None:
 
 
 def _delete(connection: sa.Connection, index_id: UUID) -> None:
-    """Its files cover nothing any more; clean-up takes them."""
+    """Remove its coverage; clean-up deletes its files."""
     connection.execute(s.index_coverage.delete().where(s.index_coverage.c.index_id == index_id))
     connection.execute(s.indexes.delete().where(s.indexes.c.id == index_id))
 

@@ -1,7 +1,7 @@
-"""Publishing a branch: names that its tables gave to indexes and to versions become main's.
+"""Publishing a branch: its index names and tags are transferred to main.
 
-An index is made on main without files: whoever publishes covers main's segments afterwards, as after any change. A tag
-names rows. It is published where main has a version with these rows: the fork version, or the one of the publish.
+An index is created on main without files; the publisher covers main's segments afterwards. A tag refers to rows. It is
+published if main has a version with these rows: the fork version, or that of the publish.
 """
 
 # Decisions: docs/decisions/0413, docs/decisions/0622
@@ -30,7 +30,7 @@ _SAME_ROWS: Final = (
     Kind.SET_PROPERTIES,
     Kind.SET_SORT_ORDER,
     Kind.SET_PARTITIONING,
-    Kind.ERASE,  # takes the same rows from every version, main's too
+    Kind.ERASE,  # removes the same rows from every version, including main's
     Kind.CREATE_INDEX,
     Kind.UPDATE_INDEX,
     Kind.DROP_INDEX,
@@ -38,7 +38,7 @@ _SAME_ROWS: Final = (
 
 
 def take_indexes(change: TableChange, branch: str, own: TableState, schema: Schema) -> list[str]:
-    """Make the indexes of a branch's table on main's; the names of those that main did not have."""
+    """Create the indexes of a branch's table on main's; returns the names of the new ones."""
     mine = indexes.list_all(change.connection, change.table_id)
     named = {one.name: one for one in mine}
     known = {(one.kind, one.field_id) for one in mine}
@@ -49,8 +49,8 @@ def take_indexes(change: TableChange, branch: str, own: TableState, schema: Sche
         if one.name in named:
             other = f"{named[one.name].kind} of {schema.find_column_name(named[one.name].field_id)}"
             raise Conflict(
-                f"Table {change.name} has an index {one.name!r} ({other}), and branch {branch} has another one of that "
-                "name. Drop one of the two, and publish again.",
+                f"Table {change.name} has an index {one.name!r} ({other}), and branch {branch} has a different one "
+                f"with that name. Drop one of the two, and publish again.",
                 requirement=f"index {one.name!r} of {change.name}",
                 expected="free",
                 found="taken",
@@ -69,7 +69,7 @@ def with_tags(
     published: int,
     moved: bool,
 ) -> Merged:
-    """The settings that a publish changes, with the tags of the branch whose rows main has at some version."""
+    """The settings that a publish changes, including the tags of the branch whose rows main has at some version."""
     h = s.table_commits
     quiet = [kind.value for kind in _SAME_ROWS]
     changes = sa.select(h.c.version).where(
@@ -85,8 +85,8 @@ def with_tags(
         known = mine.get(ref.name)
         if known is not None and known.version != at:
             raise Conflict(
-                f"Table {main.full_name} has a tag {ref.name!r} of version {known.version}, and the branch has another "
-                "one of that name. Drop one of the two, and publish again.",
+                f"Table {main.full_name} has a tag {ref.name!r} of version {known.version}, and the branch has a "
+                f"different one with that name. Drop one of the two, and publish again.",
                 requirement=f"tag {ref.name!r} of {main.full_name}",
                 expected="free",
                 found="taken",

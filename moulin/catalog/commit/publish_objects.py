@@ -1,7 +1,7 @@
-"""Publishing a branch: its databases, names of tables and views become main's, where main has not changed them itself.
+"""Publishing a branch: its databases, table names and views are transferred to main, unless main has changed them.
 
-When a branch begins, it notes what main's databases and views are. A publish compares three: what they were, what they
-are on the branch, and what they are on main. What only one side changed is taken over; what both changed is a Conflict.
+At creation, a branch records main's databases and views. A publish compares the recorded state, the branch, and main.
+Changes on one side are applied; changes on both sides raise Conflict.
 """
 
 # Decisions: docs/decisions/0413
@@ -28,7 +28,7 @@ _CONTENT = ("name", "description", "representations", "schema_json", "properties
 
 
 def began(connection: sa.Connection, of_database: Mapping[UUID, UUID], of_view: Mapping[UUID, UUID]) -> dict[str, Any]:
-    """What main's databases and views are, for a branch that begins; by the ids of the branch's own."""
+    """The databases and views of main for a new branch, by the ids of the branch's own."""
     d, v = s.databases, s.views
     named = {row.id: row for row in connection.execute(sa.select(d).where(d.c.id.in_(list(of_database)))).all()}
     views = connection.execute(sa.select(v).where(v.c.id.in_(list(of_view)))).all() if of_view else []
@@ -46,7 +46,7 @@ def began(connection: sa.Connection, of_database: Mapping[UUID, UUID], of_view: 
 def _content(
     connection: sa.Connection, row: Any, database_id: UUID, renamed: Mapping[UUID, UUID] | None = None
 ) -> dict[str, Any]:
-    """What makes a view of a database of main; `renamed` gives main's tables by those of a branch."""
+    """The definition of a view on main; `renamed` maps tables of a branch to those of main."""
     m = s.view_members
     members = connection.execute(sa.select(m.c.table_id).where(m.c.view_id == row.id).order_by(m.c.ordinal)).scalars()
     found = {name: getattr(row, name) for name in _CONTENT}
@@ -72,7 +72,7 @@ class Objects:
         self._noted_views: Mapping[str, Any] = noted.get("views", {})
 
     def apply(self) -> None:
-        """Databases and names. Names of views that go are free afterwards."""
+        """Publish databases and table names. Names of removed views are free afterwards."""
         for row in self._databases:
             if row.tombstoned_at is None:
                 self._main[row.id] = self._database(row)
@@ -99,7 +99,7 @@ class Objects:
     # Databases
 
     def _database(self, row: Any) -> UUID:
-        """The database of main that one of the branch stands for, with what the branch changed of it."""
+        """The database of main for one of the branch, with the branch's changes."""
         name = row.name.removesuffix(self._ending)
         if row.origin_id is None:
             return databases.create(self._draft, name, row.properties, if_not_exists=True).id
@@ -108,7 +108,7 @@ class Objects:
         then = self._noted.get(str(row.id))
         if main is None or main.tombstoned_at is not None:
             if not self._is_used(row.id):
-                return UUID(str(row.origin_id))  # nothing of it is published
+                return UUID(str(row.origin_id))  # it is not published
             advice = "Resurrect it on main, or drop it on the branch."
             raise self._conflict(f"Database {name!r}", "was changed", "was dropped", advice)
         if then is None:
@@ -122,7 +122,7 @@ class Objects:
         return UUID(str(main.id))
 
     def _is_used(self, database_id: UUID) -> bool:
-        """Whether anything that is published is in a database of the branch."""
+        """Whether a database of the branch contains anything to publish."""
         t, v = s.tables, s.views
         mine = {one.own_id for one in self._found if one.after is not None}
         query = sa.select(t.c.id).where(t.c.database_id == database_id, t.c.tombstoned_at.is_(None))
@@ -155,7 +155,7 @@ class Objects:
                     f"Database {main.name!r}",
                     "was dropped",
                     f"holds {name!r}",
-                    "Drop it there, or bring back the database.",
+                    "Drop it there, or resurrect the database.",
                 )
         bury(self._draft, d, main, self._grace)
 
@@ -166,7 +166,7 @@ class Objects:
         t = s.tables
         row = self._connection.execute(sa.select(t).where(t.c.id == table.source_id)).first()
         if row is None or row.tombstoned_at is not None:
-            return  # gone on both sides
+            return  # removed on both sides
         if row.head_version > self._branch.version:
             advice = "Drop it on main yourself, or resurrect it on the branch."
             raise self._conflict(
@@ -178,7 +178,7 @@ class Objects:
         bury(self._draft, t, row, self._grace)
 
     def _rename(self) -> None:
-        """Tables that got another name or were made on the branch; all leave their names before any gets its own."""
+        """Tables that were renamed or created on the branch; all old names are freed before new ones are set."""
         t, wanted = s.tables, dict[UUID, tuple[Any, str]]()
         for table in self._found:
             if table.after is None or table.before == table.after:
@@ -243,7 +243,7 @@ class Objects:
         return list(self._connection.execute(sa.select(v).where(v.c.database_id.in_(ids), alive).order_by(v.c.name)))
 
     def _drop_views(self) -> None:
-        """Views that the branch began with and has no longer."""
+        """Views that were dropped on the branch."""
         live = {str(row.id) for row in self._views(live=True)}
         v = s.views
         for own_id, then in self._noted_views.items():
@@ -257,7 +257,7 @@ class Objects:
             bury(self._draft, v, main, self._grace)
 
     def apply_views(self) -> None:
-        """Views that came or changed on the branch, over main's tables."""
+        """Views that were created or changed on the branch, over main's tables."""
         c = s.branch_tables
         rows = self._connection.execute(sa.select(c.c.own_id, c.c.source_id).where(c.c.branch_id == self._branch.id))
         renamed: dict[UUID, UUID] = {row.own_id: row.source_id for row in rows}
@@ -311,5 +311,7 @@ class Objects:
 
 
 def _noted(then: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
-    """What was noted of a view, to be compared with what it is. Older releases noted no database: none changed it."""
+    """The recorded state of a view, for comparison. Older releases recorded no database, because it could not
+    change.
+    """
     return {"database": like["database"], **{key: value for key, value in then.items() if key != "origin"}}

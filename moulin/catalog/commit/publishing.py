@@ -1,9 +1,9 @@
-"""Publishing a branch: what it did to its tables becomes one version of main, for all tables or none.
+"""Publishing a branch: its changes become one version of main, for all tables or none.
 
-A table that main has not changed since the branch began takes the spans, vectors, settings and counters of the branch's
-table as they are. One that main has changed takes a change that the caller prepared from the rows of both sides, and
-segments of the branch whose rows are all new. No file is copied: segments and vectors that main takes belong to main's
-table from then on, and stay where they lie, in the folder of the branch's table.
+If main has not changed a table since the fork version, it takes over the spans, vectors, settings and counters of the
+branch's table. Otherwise it gets a change that the caller prepared from the rows of both sides, and segments of the
+branch whose rows are all new. No file is copied: published segments and vectors belong to main's table afterwards, but
+stay in the folder of the branch's table.
 """
 
 # Decisions: docs/decisions/0413, docs/decisions/0414
@@ -49,11 +49,11 @@ BRANCH = "published-branch"  # in the summary of each commit of it
 
 @dataclass(frozen=True, slots=True)
 class TablePublication:
-    """What main's table takes of a branch's table `own_id`, which was at `head`.
+    """The changes of main's table from a branch's table `own_id`, which was at `head`.
 
-    Where main's table is `moved`, `commit` is the change of it that was prepared, and `adopted` are the segments of the
-    branch's table that join it as they are. Else main's table becomes what the branch's is, and the operation of the
-    commit is empty. The regions of a keyed table are held by the commit.
+    If main's table has `moved`, `commit` is the prepared change, and `adopted` are segments of the branch's table that
+    are added unchanged. Otherwise main's table becomes equal to the branch's, and the operation of the commit is empty.
+    The commit holds the regions of a keyed table.
     """
 
     own_id: UUID
@@ -64,7 +64,7 @@ class TablePublication:
 
 
 def publish(draft: Draft, name: str, given: Sequence[TablePublication], *, grace_seconds: float) -> None:
-    """Bring what a branch did to main, and drop the branch. REQUIRES: what it put into keyed tables is flushed."""
+    """Apply the changes of a branch to main, and drop the branch. REQUIRES: its keyed tables are flushed."""
     connection = draft.connection
     branch = find(connection, name)
     require_unpublished(branch)
@@ -83,7 +83,7 @@ def publish(draft: Draft, name: str, given: Sequence[TablePublication], *, grace
 
 
 def foreseen_states(connection: sa.Connection, name: str, given: Sequence[TablePublication]) -> dict[UUID, TableState]:
-    """The states that main's tables get, as far as settings go: segments of a publish may be in new schemas."""
+    """The new settings of main's tables, because published segments may use new schemas."""
     branch = find(connection, name)
     states = {}
     for part in given:
@@ -96,15 +96,19 @@ def foreseen_states(connection: sa.Connection, name: str, given: Sequence[TableP
 
 
 def require_unpublished(branch: Any) -> None:
-    """Refuse a branch that was published and brought back: its rows would come twice. `branch` is its row or value."""
+    """Reject a branch that was published and resurrected: its rows would be duplicated.
+
+    `branch` is its row or value.
+    """
     if branch.published_version is not None:
         raise FailedPrecondition(
-            f"Branch {branch.name!r} was published as version {branch.published_version}: begin a new branch for more."
+            f"Branch {branch.name!r} was published as version {branch.published_version}: create a new branch for "
+            f"further changes."
         )
 
 
 def _part(parts: Mapping[UUID, TablePublication], branch: Any, table: BranchTable) -> TablePublication:
-    """What the caller prepared for a table; it must have seen all that the branch did."""
+    """The prepared change of a table; it must be based on the branch's newest version."""
     part = parts.get(table.own_id)
     if part is None or part.head != table.head or part.commit.table_id != table.source_id:
         raise _again(f"table {table.after} of branch {branch.name}", "as it was read", "changed since")
@@ -113,7 +117,8 @@ def _part(parts: Mapping[UUID, TablePublication], branch: Any, table: BranchTabl
 
 def _again(requirement: str, expected: str, found: str) -> Stale:
     return Stale(
-        f"The publish lost a race: {requirement} was expected to be {expected} and is {found}. Publish again.",
+        f"The publish conflicts with another commit: {requirement} was expected to be {expected} and is {found}. "
+        f"Publish again.",
         Verdict.RETRY,
         requirement=requirement,
         expected=expected,
@@ -146,18 +151,18 @@ def _publish_table(draft: Draft, branch: Any, table: BranchTable, part: TablePub
     else:
         _take_all(change, own, pairs)
     _finish(change, merged, made, has_rows=bool(pairs))
-    merge_tasks.delete_of_table(draft.connection, own.id)  # their inputs are main's to compact from now on
+    merge_tasks.delete_of_table(draft.connection, own.id)  # their inputs can be compacted on main from now on
 
 
 def _require_no_column_files(connection: sa.Connection, own_id: UUID, name: str) -> None:
-    """A publish moves whole segments: columns that the branch filled must have been folded into them."""
+    """A publish moves whole segments: columns filled on the branch must have been folded into them."""
     p, t = s.segment_spans, s.tables
     beside = sa.select(p.c.segment).where(p.c.table_id == own_id, p.c.removed_version == s.OPEN, p.c.columns_id != 0)
     properties = connection.execute(sa.select(t.c.properties).where(t.c.id == own_id)).scalar_one()
     if connection.execute(beside.limit(1)).first() or any(key.startswith(FILLING_PREFIX) for key in properties):
         raise FailedPrecondition(
-            f"Columns of {name} lie in files of their own on the branch: complete them and compact the table there, "
-            "then publish again."
+            f"Columns of {name} are in separate files on the branch: complete them and compact the table there, then "
+            f"publish again."
         )
 
 
@@ -168,7 +173,7 @@ def _begin(change: TableChange) -> None:
 
 
 def _add_regions(change: TableChange, own_id: UUID, *, moved: bool) -> None:
-    """Regions that only the branch has: main's table gets them under the same numbers, which its segments name."""
+    """Regions that only the branch has: main's table gets them with the same numbers, which the segments contain."""
     r, connection = s.regions, change.connection
     mine = {row.number: row.value for row in connection.execute(sa.select(r).where(r.c.table_id == change.table_id))}
     for row in connection.execute(sa.select(r).where(r.c.table_id == own_id).order_by(r.c.number)).all():
@@ -184,7 +189,7 @@ def _add_regions(change: TableChange, own_id: UUID, *, moved: bool) -> None:
 
 
 def _settle_settings(change: TableChange, own_id: UUID, merged: Merged, *, every: bool) -> None:
-    """Schemas, specs and orders that the branch added, every one or those that count from now on."""
+    """Schemas, specs and orders that the branch added, all or only the current ones."""
     stored: set[int] = set()
     for source, wanted in (
         (s.table_schemas, merged.schema_id),
@@ -211,7 +216,7 @@ def _settle_settings(change: TableChange, own_id: UUID, merged: Merged, *, every
 
 
 def _take_all(change: TableChange, own: Any, pairs: Sequence[FeedSegment]) -> None:
-    """Main's table becomes what the branch's is."""
+    """Make main's table equal to the branch's."""
     spans = {row.segment: row for row in data.open_spans(change, [p.before.facts.number for p in pairs if p.before])}
     gone = [spans[pair.before.facts.number] for pair in pairs if pair.before and pair.after is None]
     data.remove(change, gone)
@@ -224,13 +229,13 @@ def _take_all(change: TableChange, own: Any, pairs: Sequence[FeedSegment]) -> No
 
 
 def _take_change(change: TableChange, pairs: Sequence[FeedSegment], part: TablePublication) -> None:
-    """A change that was prepared from both sides, and segments of the branch with rows that are new to main."""
+    """Apply a change prepared from both sides, and add segments of the branch with only new rows."""
     came = {pair.after.facts.number: pair.after for pair in pairs if pair.before is None and pair.after is not None}
     if unknown := set(part.adopted) - came.keys():
         raise InvalidInput(f"Segment {min(unknown)} is not one that the branch added to {change.name}.")
     operation = part.commit.operation
     if not isinstance(operation, DataOperation):
-        raise InvalidInput("The change of a table that is published is one of rows.")
+        raise InvalidInput("A published change of a table must be a change of rows.")
     change.add(last_sequence=1)
     data.apply_data(change, operation)
     first, sequence = change.updates.get("next_row_id", change.row.next_row_id), change.updates["last_sequence"]
@@ -244,7 +249,7 @@ def _take_change(change: TableChange, pairs: Sequence[FeedSegment], part: TableP
 
 
 def _take_vectors(change: TableChange, spans: Mapping[int, Any], segments: Sequence[LiveSegment]) -> None:
-    """Deletion vectors that the branch gave to segments of main's table."""
+    """Deletion vectors of the branch for segments of main's table."""
     if not segments:
         return
     changed = [spans[segment.facts.number] for segment in segments]
@@ -256,7 +261,7 @@ def _take_vectors(change: TableChange, spans: Mapping[int, Any], segments: Seque
     _own(change, s.deletion_vectors, s.deletion_vectors.c.id, ids.values())
     for span, segment in zip(changed, segments, strict=True):
         ref = pb.DataFileRef(path=span.path, number=span.segment, dv_version=change.draft.version)
-        if span.table_id != change.table_id:  # of main's base, which its own manifests have not described
+        if span.table_id != change.table_id:  # of main's base, which its own manifests do not describe
             ref = existing_ref(change.table_id, segment)
             ref.added_version, ref.dv_version = span.joined_version, change.draft.version
         ref.status = codec.EXISTING
@@ -273,7 +278,7 @@ def _take_vectors(change: TableChange, spans: Mapping[int, Any], segments: Seque
 
 
 def _adopt(change: TableChange, segments: Sequence[LiveSegment], joined: Sequence[tuple[int, int]]) -> None:
-    """Segments of the branch join main's table; `joined` are the first row id and the sequence number of each."""
+    """Add segments of the branch to main's table; `joined` are the first row id and the sequence number of each."""
     if not segments:
         return
     base_paths.check_added(change.draft, change.table_id, change.name, [one.facts for one in segments], again=False)
@@ -310,7 +315,7 @@ def _adopt(change: TableChange, segments: Sequence[LiveSegment], joined: Sequenc
 
 
 def _describe(change: TableChange, ref: pb.DataFileRef, *, adopted: bool = False) -> None:
-    """Put a segment into the manifest, and say what of it another table brought and is this one's from now on."""
+    """Put a segment into the manifest, and record which parts are taken over from another table."""
     ref.adopted = adopted
     ref.dv_adopted = bool(ref.dv_id) and not lies_in(change.table_id, ref.dv_path)
     change.manifest.data_files.append(ref)
@@ -319,13 +324,13 @@ def _describe(change: TableChange, ref: pb.DataFileRef, *, adopted: bool = False
 
 
 def _own(change: TableChange, table: sa.Table, key: Any, numbers: Iterable[int], **values: int) -> None:
-    """Make segments or vectors those of main's table."""
+    """Transfer segments or vectors to main's table."""
     for chunk in chunks(sorted(numbers)):
         change.connection.execute(table.update().where(key.in_(chunk)).values(table_id=change.table_id, **values))
 
 
 def _finish(change: TableChange, merged: Merged, made: Sequence[str], *, has_rows: bool) -> None:
-    """Record what was done: an operation for the rows, and one for each kind of setting that changed."""
+    """Record the history: an operation for the rows, and one for each kind of changed setting."""
     kinds: list[tuple[Kind, Mapping[str, str]]] = [(Kind.UPSERT, change.summary)] if has_rows else []
     mark = {BRANCH: change.summary[BRANCH]}
     kinds += [(kind, mark | summary) for kind, summary in _settings(change, merged)]

@@ -1,8 +1,8 @@
-"""Regions of keyed tables: who may write, and how far each log is in segments.
+"""Regions of keyed tables: their writers, and how far each log is covered by segments.
 
-A claim raises the epoch and takes no version. Every commit that changes rows of a keyed table names the regions it
-holds; it is refused when one of them was claimed by another since, or moved on. A region has an owner from its claim
-until its writer has flushed everything and releases it; an owner that died leaves its name, and so a log to look at.
+A claim increments the epoch and takes no version. Every commit that changes rows of a keyed table lists the regions it
+holds; it is rejected if one was claimed by another process, or has advanced. A region has an owner from its claim until
+its writer has flushed everything and releases it. A dead owner remains recorded, so that its log is read.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from moulin.catalog.sql.prepared import Prepared
 from moulin.errors import Fenced, InvalidInput, NotFound
 from moulin.formats import messages as pb
 from moulin.model.entities import Region, TableState
-from moulin.model.region_spec import RegionSpec, changed_at, retired_up_to, with_spec
+from moulin.model.region_spec import RegionSpec, changed_at, is_erased, retired_up_to, with_spec
 
-RECOVERED = "a catalog that was lost"  # the owner of regions after a recovery: their logs are looked at
-EPOCH_JUMP = 1 << 20  # added by a recovery: more claims than a lost catalog can have handed out unnoticed
+RECOVERED = "a catalog that was lost"  # the owner of regions after a recovery: their logs are read
+EPOCH_JUMP = 1 << 20  # added by a recovery: more claims than a lost catalog can have made unnoticed
 NUMBER_JUMP = 1 << 20  # likewise, of regions
 
 
 def find(pool: Pool, table_id: UUID, value: tuple[bytes | None, ...]) -> Region:
-    """The region of `value` (empty: the whole table), given a number when it is new."""
+    """The region of `value` (empty: the whole table); a new region gets a number."""
     r = s.regions
     stored = encode_partition(value)
     known = sa.select(r).where(r.c.table_id == table_id, r.c.value == stored)
@@ -40,7 +40,7 @@ def find(pool: Pool, table_id: UUID, value: tuple[bytes | None, ...]) -> Region:
     if found is not None:
         return to_region(found)
     with pool.unordered() as connection:
-        # One at a time for a table, so that two do not take one number, and none of a spec that changes meanwhile.
+        # Serialized per table, so that two do not take one number, and the spec cannot change.
         connection.execute(sa.select(s.tables.c.id).where(s.tables.c.id == table_id).with_for_update())
         _check_value(load(connection, find_by_id(connection, table_id)), value)
         found = connection.execute(known).first()
@@ -54,24 +54,24 @@ def find(pool: Pool, table_id: UUID, value: tuple[bytes | None, ...]) -> Region:
 
 
 def _lost_numbers(pool: Pool) -> int:
-    """Up to this number a lost catalog may have given some: their logs, where they are, hold rows of other regions."""
+    """A lost catalog may have used numbers up to this one: their logs contain rows of other regions."""
     return ((pool.incarnation or 1) - 1) * NUMBER_JUMP
 
 
 def _check_value(state: TableState, value: tuple[bytes | None, ...]) -> None:
-    """Refuse a region that no key of the table can be in: it would be claimed and flushed with the others for ever."""
+    """Reject a region that no key of the table can be in: it would be claimed and flushed with the others forever."""
     if not state.schema.identifier_field_ids or not RegionSpec.of(state.schema, state.properties).owns(value):
         raise InvalidInput(
-            f"{state.full_name} has no such region: its keys are divided otherwise, or it has no primary key. Open the "
-            "table again."
+            f"{state.full_name} has no such region: its regions have changed, or it has no primary key. Open the "
+            f"table again."
         )
 
 
 def begin(draft: Draft, table_id: UUID, numbers: Mapping[tuple[bytes | None, ...], int]) -> None:
-    """The regions of rows that a table is made with, none of them claimed."""
+    """The regions of a table's first rows, none of them claimed."""
     state = load(draft.connection, find_by_id(draft.connection, table_id), current=draft.version)
     if len(set(numbers.values())) != len(numbers) or any((number > 0) != bool(v) for v, number in numbers.items()):
-        raise InvalidInput("Regions have numbers of their own, from 1 on; the only one of a whole table has 0.")
+        raise InvalidInput("Region numbers start from 1; 0 is the region of a table without region fields.")
     for value, number in numbers.items():
         _check_value(state, value)
         stored = encode_partition(value)
@@ -81,7 +81,7 @@ def begin(draft: Draft, table_id: UUID, numbers: Mapping[tuple[bytes | None, ...
 
 
 def claim(pool: Pool, table_id: UUID, number: int, owner: str) -> Region:
-    """Become the writer of a region; whoever was it is fenced from now on."""
+    """Become the writer of a region; the previous writer is fenced."""
     r = s.regions
     mine = (r.c.table_id == table_id) & (r.c.number == number)
     with pool.unordered() as connection:
@@ -89,30 +89,30 @@ def claim(pool: Pool, table_id: UUID, number: int, owner: str) -> Region:
         connection.execute(r.update().where(mine).values(epoch=r.c.epoch + 1, owner=owner))
         row = connection.execute(sa.select(r).where(mine)).first()
         if row is None:
-            raise NotFound(f"The table has no region {number}; ask for the number of a region first.")
+            raise NotFound(f"The table has no region {number}: request a region number first.")
         table = find_by_id(connection, table_id)  # after the update: a change of the spec updates the region, too
-        if number <= retired_up_to(table.properties):
-            raise Fenced(f"The keys of {table.name} are divided otherwise by now; open the table again.")
+        if number <= retired_up_to(table.properties) or is_erased(decode_partition(row.value)):
+            raise Fenced(f"The regions of {table.name} have changed: open the table again.")
         return to_region(row)
 
 
 def of_now(change: TableChange) -> set[int]:
-    """The numbers of the regions of a table as its keys are divided now; a clone may know others."""
+    """The numbers of the current regions of a table; a clone may have others."""
     state = load(change.connection, change.row)
     spec = RegionSpec.of(state.schema, state.properties)
     return {region.number for region in list_all(change.connection, change.table_id) if spec.owns(region.value)}
 
 
 def changed_version(pool: Pool, table_id: UUID) -> int:
-    """The version in which the keys of a table were divided as they are now; 0: they always were."""
+    """The version of the current division of a table's keys; 0 if it never changed."""
     with pool.read() as connection:
         return changed_at(find_by_id(connection, table_id).properties)
 
 
 def divide(change: TableChange, properties: Mapping[str, str], text: str) -> dict[str, str]:
-    """`properties` of a table whose keys are divided otherwise from this version on. All its regions end.
+    """`properties` of a table whose keys are divided differently from this version on. All its regions end.
 
-    REQUIRES: they are held, and their logs are empty. Whoever comes to look at one later finds that it has no owner.
+    REQUIRES: they are held, and their logs are empty. Afterwards they have no owner.
     """
     r, connection = s.regions, change.connection
     mine = r.c.table_id == change.table_id
@@ -125,7 +125,7 @@ def divide(change: TableChange, properties: Mapping[str, str], text: str) -> dic
 
 
 def release(pool: Pool, table_id: UUID, number: int, epoch: int) -> None:
-    """The writer of this epoch has flushed everything: its log holds nothing more. Does nothing when it was fenced."""
+    """Record that the writer of this epoch has flushed everything. Does nothing if it was fenced."""
     r = s.regions
     mine = (r.c.table_id == table_id) & (r.c.number == number) & (r.c.epoch == epoch)
     with pool.unordered() as connection:
@@ -171,15 +171,15 @@ def to_region(row: Any) -> Region:
 
 
 def advance(change: TableChange) -> None:
-    """Check that the regions of the commit are held, and record how far their logs are covered by it.
+    """Check that the commit holds its regions, and record how far it covers their logs.
 
-    A region is in a manifest from its first commit on, even when that covers nothing: its segments name its number, and
-    after a recovery the number must stand for the same keys.
+    A region is in manifests from its first commit on, even if that covers nothing: segments contain its number, which
+    must mean the same keys after a recovery.
     """
     r, retired = s.regions, retired_up_to(change.row.properties)
     for use in change.commit.regions:
         if use.number <= retired:
-            raise Fenced(f"The keys of {change.name} are divided otherwise by now; open the table again.")
+            raise Fenced(f"The regions of {change.name} have changed: open the table again.")
         mine = (r.c.table_id == change.table_id) & (r.c.number == use.number)
         row = change.connection.execute(sa.select(r).where(mine)).first()
         if row is None or row.epoch != use.epoch:
@@ -202,7 +202,7 @@ def advance(change: TableChange) -> None:
 
 
 def stored(connection: sa.Connection, table_id: UUID) -> Iterable[pb.Region]:
-    """All regions as a full manifest holds them."""
+    """All regions, for a full manifest."""
     r = s.regions
     for row in connection.execute(sa.select(r).where(r.c.table_id == table_id).order_by(r.c.number)):
         yield pb.Region(
@@ -211,7 +211,7 @@ def stored(connection: sa.Connection, table_id: UUID) -> Iterable[pb.Region]:
 
 
 def adopt(connection: sa.Connection, table_id: UUID, found: Iterable[Region]) -> None:
-    """Add the regions of logs that a recovery found, less those that manifests know."""
+    """Add the regions of logs found by a recovery, except those in manifests."""
     r = s.regions
     rows = connection.execute(sa.select(r.c.number, r.c.value).where(r.c.table_id == table_id)).all()
     numbers, values = {row.number for row in rows}, {row.value for row in rows}
@@ -224,21 +224,21 @@ def adopt(connection: sa.Connection, table_id: UUID, found: Iterable[Region]) ->
 
 
 def release_retired(connection: sa.Connection, table_id: UUID, retired: int) -> None:
-    """After a recovery: logs of regions of earlier specs were empty when these ended, and nobody looks at them."""
+    """After a recovery: regions of earlier specs need no owner, because their logs were empty when they ended."""
     r = s.regions
     mine = sa.and_(r.c.table_id == table_id, r.c.number <= retired)
     connection.execute(r.update().where(mine).values(owner=""))
 
 
 def recovered(table_id: UUID, regions: Iterable[pb.Region]) -> Sequence[dict[str, Any]]:
-    """Rows of regions from manifests; their writers, if any still run, are fenced."""
+    """Rows of regions from manifests; their writers, if still running, are fenced."""
     return [
         {
             "table_id": table_id,
             "number": region.number,
             "value": region.value,
             "epoch": region.epoch + EPOCH_JUMP,
-            "owner": RECOVERED,
+            "owner": "" if is_erased(decode_partition(region.value)) else RECOVERED,
             "covered": region.covered,
             "generation": region.generation,
         }

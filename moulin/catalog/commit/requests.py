@@ -1,8 +1,8 @@
-"""Request ids: for how long a change that is asked for again is known to be done.
+"""Request ids: make repeated changes idempotent for a time.
 
-Ids that Moulin makes are sent again within minutes, and are forgotten after `request_keep`. A structured stream may be
-started again after any time, and then repeats its last batch only: the newest id of each query stays. The ids that
-users give are kept for good.
+Moulin's own ids are repeated within minutes, and deleted after `request_keep`. A structured stream may be restarted
+after any time, and then repeats only its last batch, so the newest id of each query is kept. User-given ids are kept
+forever.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def find(connection: sa.Connection, request_id: str) -> CommitResult | None:
 
 
 def forget(pool: Pool, keep_seconds: float) -> int:
-    """Forget ids that are older than `keep_seconds` and that nobody repeats any more; returns how many."""
+    """Delete ids older than `keep_seconds` that are not repeated any more; returns how many."""
     r = s.requests
     with pool.unordered(durable=False) as connection:
         old = r.c.created_at < pool.now(connection) - int(keep_seconds * NANOS)

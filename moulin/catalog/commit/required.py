@@ -1,8 +1,7 @@
-"""Columns that become required: a commit that says so, and commits of rows that were prepared before it.
+"""Columns that become required: checks that commit, and row commits that were prepared before it.
 
-Whoever makes a column required looked for nulls in the rows of one version. Rows that came since, and rows that were
-written before and are committed later, are judged by the facts of their segments; where those leave a doubt, the later
-commit is refused and may be made again.
+The caller has checked one version for nulls. Rows added since, and rows written before but committed later, are checked
+by the statistics of their segments; in doubt, the later commit is rejected and may be retried.
 """
 
 # Decisions: docs/decisions/0290
@@ -29,7 +28,7 @@ from moulin.model.schema.values import Schema
 
 
 def require_filled(change: TableChange, state: TableState, foreseen: Schema) -> None:
-    """Before `foreseen` becomes the schema: no row that came since the commit was prepared may have a null in it."""
+    """Before `foreseen` becomes the schema: rows added since the commit was prepared must not have nulls."""
     names = [field.name for field in newly_required(state.schema, foreseen)]
     if not names:
         return
@@ -55,20 +54,20 @@ def require_filled(change: TableChange, state: TableState, foreseen: Schema) -> 
 
 
 def refuse_nulls(change: TableChange, state: TableState, added: Iterable[SegmentFacts]) -> None:
-    """Refuse segments of an older schema that have, or may have, nulls in columns that are required by now."""
+    """Reject segments of an older schema that have, or may have, nulls in columns that are now required."""
     for facts in added:
         if (name := first_in_doubt(state.schemas[facts.schema_id], state.schema, facts.columns)) is not None:
             raise _lost(change, f"column {name} of the new rows", "nullable", "NOT NULL")
 
 
 def require_held(change: TableChange, what: str) -> None:
-    """Every region of a keyed table must be held: what its log has is part of what was read."""
+    """Every region of a keyed table must be held, because the rows in its log were checked too."""
     if unheld := regions.of_now(change) - {use.number for use in change.commit.regions}:
         raise _lost(change, f"region {min(unheld)}", f"held by {what}", "new")
 
 
 def _refuse_streams(change: TableChange, name: str) -> None:
-    """Collectors acknowledge rows by the schema that they know, and such rows are in no segment yet."""
+    """Collectors acknowledge rows with the schema that they know, and such rows are not in segments yet."""
     t = s.ingest_tokens
     query = sa.select(t.c.name).where(t.c.database_id == change.row.database_id).order_by(t.c.name).limit(1)
     if (token := change.connection.execute(query).scalar()) is not None:
@@ -81,8 +80,8 @@ def _refuse_streams(change: TableChange, name: str) -> None:
 
 def _lost(change: TableChange, requirement: str, expected: str, found: str) -> Stale:
     return Stale(
-        f"The {change.commit.operation.kind} of {change.name} lost a race with a change of a column to NOT NULL or of "
-        f"rows that it concerns: {requirement} was expected to be {expected} and is {found}. Read the table again and "
+        f"The {change.commit.operation.kind} of {change.name} conflicts with a change of a column to NOT NULL, or of "
+        f"its rows: {requirement} was expected to be {expected} and is {found}. Read the table again and "
         "retry.",
         Verdict.RETRY,
         requirement=requirement,

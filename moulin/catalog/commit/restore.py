@@ -1,6 +1,6 @@
-"""Restore: bring back the rows, schema, partitioning and order of an older version, by opening old spans again.
+"""Restore: restores the rows, schema, partitioning and order of an older version by reopening old spans.
 
-Offsets, epochs, counters and properties stay as they are. Cost follows what changed since that version.
+Offsets, epochs, counters and properties do not change. The cost depends on the changes since that version.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def apply_restore(change: TableChange, operation: Restore) -> None:
 
 
 def _content(row: Any) -> tuple[int, int, int]:
-    """What tells two spans apart, but for their versions."""
+    """The identity of a span, without its versions."""
     return row.segment, row.vector_id, row.columns_id
 
 

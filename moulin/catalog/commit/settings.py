@@ -1,4 +1,7 @@
-"""Commits that change a table's settings: schema, properties, partitioning, sort order. Applied to what is current."""
+"""Commits that change a table's settings: schema, properties, partitioning, sort order.
+
+Applied to the current state.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,12 @@ from moulin.model.operations import AlterSchema, Kind, Operation, SetPartitionin
 from moulin.model.region_spec import HISTORY, RegionSpec
 from moulin.model.region_spec import PROPERTY as REGIONS
 from moulin.model.schema.change import SetRequired
-from moulin.model.schema.documents import schema_to_json
 from moulin.model.schema.values import Schema
 from moulin.model.tags import REF_PREFIX, read_ref
 
 
 def apply_setting(change: TableChange, operation: Operation) -> None:
-    """Apply a settings operation; one that no longer fits because of a commit in between is a Conflict naming it."""
+    """Apply a settings operation; raises Conflict if a commit in between prevents it."""
     try:
         match operation:
             case AlterSchema():
@@ -59,21 +61,21 @@ def _alter_schema(change: TableChange, operation: AlterSchema) -> None:
     if any(isinstance(one, SetRequired) for one in operation.changes):
         required.require_filled(change, before, changed)
     fills.alter(change, before, state, operation.changes)
-    tables.store_setting(change.draft, s.table_schemas, change.table_id, changed.schema_id, schema_to_json(changed))
+    tables.store_schema(change.draft, change.table_id, changed)
     change.updates.update(schema_id=changed.schema_id, last_column_id=state.last_column_id)
     indexes.drop_without_column(change, changed)
     change.summary["changes"] = "; ".join(f"{c.action} {c.name}" for c in operation.changes)
 
 
 def require_schema_as_read(change: TableChange) -> None:
-    """For a commit that alters the schema and adds rows in it: ids that it foresaw must not mean something else."""
+    """For a commit that alters the schema and adds rows in it: its planned field ids must not be used otherwise."""
     moved = {row.version for row in change.since() if row.kind in (Kind.ALTER_SCHEMA, Kind.RESTORE)}
     if moved or change.past_is_forgotten:
         raise change.stale("the schema", "as read", "changed", moved)
 
 
 def require_sources(change: TableChange) -> None:
-    """After columns were replaced: what partitioning, sort order and event time rest on must be there."""
+    """After columns were replaced: the columns of partitioning, sort order and event time must exist."""
     state = tables.load(change.connection, tables.find_by_id(change.connection, change.table_id))
     sources = {one.source_id for one in state.spec.fields} | {one.source_id for one in state.sort_order.fields}
     if state.event_time is not None:
@@ -81,23 +83,23 @@ def require_sources(change: TableChange) -> None:
     if lost := sources - set(state.schema.field_ids):
         before = next(one for one in state.schemas.values() if min(lost) in one.field_ids)
         raise FailedPrecondition(
-            f"Column {before.find_column_name(min(lost))} of {change.name} stays: partitioning, sort order or event "
-            "time rest on it. Replace these in the same commit, or drop the table and make another."
+            f"Column {before.find_column_name(min(lost))} of {change.name} cannot be dropped: partitioning, sort "
+            f"order or event time use it. Replace these in the same commit, or drop the table and create a new one."
         )
 
 
 def _keep_regions(change: TableChange, changed: Schema) -> None:
-    """The region spec names key columns: they keep their names."""
+    """The region spec contains names of key columns, which therefore cannot be renamed."""
     try:
         RegionSpec.of(changed, change.row.properties)
     except (InvalidInput, NotFound) as error:
         raise FailedPrecondition(
-            f"The column keeps its name: {REGIONS} of {change.name} rests on it ({error.message})"
+            f"The column cannot be renamed: {REGIONS} of {change.name} uses it ({error.message})"
         ) from error
 
 
 def _refuse_after_restore(change: TableChange) -> None:
-    """A restore that changed schema or partitioning took the ground away from changes prepared before it."""
+    """A restore that changed schema or partitioning invalidates changes prepared before it."""
     restores = {row.version for row in change.since() if row.kind == Kind.RESTORE}
     if change.past_is_forgotten:
         prepared = f"as at version {change.commit.read_version}"
@@ -136,7 +138,7 @@ def _set_partitioning(change: TableChange, operation: SetPartitioning) -> None:
 def _set_sort_order(change: TableChange, operation: SetSortOrder) -> None:
     state = tables.load(change.connection, change.row)
     if state.schema.identifier_field_ids:
-        raise FailedPrecondition(f"{change.name} has a primary key, and is sorted by it.")
+        raise FailedPrecondition(f"{change.name} is always sorted by its primary key.")
     wanted = parse_sort(operation.fields, state.schema, order_id=max([0, *state.sort_orders]) + 1)
     known = {tuple(order.fields): order for order in state.sort_orders.values()}
     order = known.get(tuple(wanted.fields), wanted)
@@ -152,20 +154,21 @@ def _refuse_second(change: TableChange, kind: Kind, what: str) -> None:
 
 
 def _check_refs(change: TableChange, operation: SetProperties) -> None:
-    """A named version is one that is there, and clean-up has not passed it: it waits for this lock, or has decided."""
+    """A tagged version must exist and not be cleaned up; clean-up waits for this lock, or has already decided."""
     for key, text in operation.updates.items():
         if key.startswith(REF_PREFIX):
             tables.require_kept(change.row, read_ref(key, text).version)
 
 
 def _divided(change: TableChange, properties: dict[str, str]) -> dict[str, str]:
-    """The properties of a table whose keys are to be divided otherwise."""
+    """The properties of a table with a new division of keys."""
     if not change.commit.regions and regions.of_now(change):
         raise FailedPrecondition(
-            f"{REGIONS} says who writes which keys of {change.name}: change it with set_regions, which waits for them."
+            f"{REGIONS} divides the keys of {change.name} among writers: change it with set_regions, which waits for "
+            f"them."
         )
     if _is_on_branch(change):
-        raise FailedPrecondition(f"{change.name} is on a branch, which has the regions of main: change them there.")
+        raise FailedPrecondition(f"{change.name} is on a branch, which uses the regions of main: change them on main.")
     required.require_held(change, "the change of its regions")
     RegionSpec.of(tables.load(change.connection, change.row).schema, properties)
     text = properties.pop(REGIONS, "")
@@ -188,7 +191,7 @@ def _set_properties(change: TableChange, operation: SetProperties) -> None:
     _check_refs(change, operation)
     if HISTORY in keys:
         raise InvalidInput(
-            f"{HISTORY} is written by the catalog: change how {change.name} is divided with set_regions."
+            f"{HISTORY} is maintained by the catalog: change the regions of {change.name} with set_regions."
         )
     if properties.get(REGIONS) != change.row.properties.get(REGIONS):
         properties = _divided(change, properties)

@@ -1,4 +1,4 @@
-"""The working state of a commit: one table of the version being committed, which every kind of operation changes."""
+"""The working state of a commit for one table, which every kind of operation changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UPDATE = Prepared(s.tables.update().where(s.tables.c.id == sa.bindparam("change
 
 
 class TableChange:
-    """One operation on one table of the version being committed: the table's row, its manifest, what both become."""
+    """One operation on one table of the version being committed: the table's row and its manifest."""
 
     def __init__(self, draft: Draft, commit: TableCommit) -> None:
         self.draft = draft
@@ -35,7 +35,7 @@ class TableChange:
         )
         self.name = full_name(self.row.database, self.row.name)
         if not 0 <= commit.read_version <= draft.version:
-            raise InvalidInput(f"A commit is prepared from a version up to {draft.version}, not {commit.read_version}.")
+            raise InvalidInput(f"A commit must be based on a version up to {draft.version}, not {commit.read_version}.")
         self.manifest = draft.table(commit.table_id)
         self.updates: dict[str, Any] = {}
         self.added_rows = 0
@@ -47,12 +47,12 @@ class TableChange:
 
     @property
     def past_is_forgotten(self) -> bool:
-        """Whether clean-up may have forgotten some of what was committed since the operation's read version."""
+        """Whether clean-up may have deleted commits since the operation's read version."""
         oldest: int = self.row.oldest_version
         return self.commit.read_version < oldest
 
     def since(self, versions: Collection[int] | None = None) -> list[Any]:
-        """What was committed to the table after the operation's read version; all of it, or what `versions` did."""
+        """The commits to the table after the operation's read version; all, or those of `versions`."""
         c = s.table_commits
         query = sa.select(c).where(
             c.c.table_id == self.table_id,
@@ -67,7 +67,7 @@ class TableChange:
     def stale(
         self, requirement: str, expected: object, found: object, versions: Collection[int] | None = None
     ) -> Stale:
-        """The error for something that is no longer as it was read; `versions` are those that changed it, if known."""
+        """The error for a changed precondition; `versions` are those that changed it, if known."""
         kind = self.commit.operation.kind
         meetings = [(verdict(kind, Kind(row.kind)), row) for row in self.since(versions)]
         decision = strongest([outcome for outcome, _ in meetings])
@@ -78,7 +78,8 @@ class TableChange:
         winner = next((row for outcome, row in meetings if outcome is decision), None)
         by = f" by the {winner.kind} of version {winner.version}" if winner else ""
         return Stale(
-            f"The {kind} of {self.name} lost a race: {requirement} was expected to be {expected} and is {found}{by}. "
+            f"The {kind} of {self.name} conflicts with another commit: {requirement} was expected to be {expected} "
+            f"and is {found}{by}. "
             "Read the table again and retry.",
             decision,
             requirement=requirement,
@@ -93,14 +94,14 @@ class TableChange:
         return found | self._forgotten_erasures() if self.past_is_forgotten else found
 
     def _forgotten_erasures(self) -> set[int]:
-        """The same from the erasures themselves, which are kept when clean-up forgets commits."""
+        """The same from the erasures themselves, which are kept when clean-up deletes commits."""
         e = s.erasures
         query = sa.select(e.c.version, e.c.data).where(e.c.version > self.commit.read_version, e.c.data.is_not(None))
         mine = self.table_id.bytes
         return {row.version for row in self.connection.execute(query) if mine in pb.Erasure.FromString(row.data).tables}
 
     def require_nothing_erased(self) -> None:
-        """Refuse what was made of rows that may have been erased since: its files hold them."""
+        """Reject files made from rows that may have been erased since."""
         if erased := self.erased_since():
             raise self.stale("the rows that it read", "there", "erased in part", erased)
 
@@ -110,7 +111,7 @@ class TableChange:
             self.updates[name] = self.updates.get(name, getattr(self.row, name)) + amount
 
     def save(self) -> Any:
-        """Store what changed; returns the table's row as it is now."""
+        """Store the changes; returns the new row of the table."""
         if self.updates:
             _UPDATE.run(self.connection, {"changed_table": self.table_id, **self.updates})
         return SimpleNamespace(**{**self.row._mapping, **self.updates})

@@ -1,4 +1,4 @@
-"""What a caller hands to a commit and gets back: the operation on one table, its result, and the refusal."""
+"""The arguments and results of a commit: the operation on one table, its result, and the rejection."""
 
 # Decisions: docs/decisions/0380
 
@@ -16,16 +16,16 @@ from moulin.model.operations import Append, Operation, RegionUse
 
 @dataclass(frozen=True, slots=True)
 class TableCommit:
-    """One operation on one table, prepared from what `read_version` showed."""
+    """One operation on one table, prepared from `read_version`."""
 
     table_id: UUID
     read_version: int
     operation: Operation
     summary: Mapping[str, str] = field(default_factory=dict)
     regions: tuple[RegionUse, ...] = ()
-    # What was acknowledged before a table was dropped still goes into it, so that resurrecting brings back everything.
+    # Records acknowledged before a table was dropped are still added, so that resurrecting restores everything.
     into_dropped: bool = False
-    # What engines of other formats ask for: that nothing changed the table since, and the id of their snapshot.
+    # For Iceberg engines: the expected head version, and the id of their snapshot.
     expected_head: int | None = None
     snapshot_id: int | None = None
     # It compacts inline segments alone: its manifest follows theirs, in the background.
@@ -33,7 +33,7 @@ class TableCommit:
 
     @property
     def may_lag(self) -> bool:
-        """Whether its manifest may be published in the background: it adds inline segments alone, or compacts them."""
+        """Whether its manifest may be published in the background: it only adds or compacts inline segments."""
         operation = self.operation
         appends = isinstance(operation, Append) and all(facts.inline is not None for facts in operation.added)
         return appends or self.of_inline
@@ -41,9 +41,9 @@ class TableCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """`replayed` says that the request id had been committed before, as `version`; nothing was done now.
+    """`replayed` means that the request id was already committed, as `version`; nothing was done.
 
-    `digest` is the one that was given with the request id when it was committed.
+    `digest` is the one stored with the request id.
     """
 
     version: int
@@ -53,7 +53,7 @@ class CommitResult:
 
 
 class Stale(Conflict):
-    """What the operation expected no longer holds. `verdict` says whether a rebase or another try can help."""
+    """A precondition of the operation no longer holds. `verdict` says whether a rebase or a retry can succeed."""
 
     def __init__(self, message: str, verdict: Verdict, **detail: Any) -> None:
         super().__init__(message, **detail)

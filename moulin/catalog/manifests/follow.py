@@ -1,7 +1,7 @@
-"""Following a lake by its manifests: versions that were published since are applied to a catalog made from older ones.
+"""Follows a lake by its manifests: applies newly published versions to a catalog built from older ones.
 
-What this costs depends on the new manifests and on how many tables there are, never on how large they are. It relies on
-two promises of publish.py: manifests appear in version order, and all of a version before any of the next.
+The cost depends on the new manifests and the number of tables, not on their size. It relies on two guarantees of
+publish.py: manifests appear in version order, and all manifests of a version before any of the next.
 """
 
 from __future__ import annotations
@@ -44,31 +44,33 @@ _VERSIONS_AT_ONCE = 256
 
 
 class Rebuild(Exception):
-    """The new versions do not follow what is known: manifests in between were cleaned up, or the lake was recovered."""
+    """The new versions do not follow the known ones: manifests in between were cleaned up, or the lake was
+    recovered.
+    """
 
 
 @dataclass(slots=True)
 class News:
-    """Versions that follow each other, each with all of its manifests; `more` says that there may be others after."""
+    """Consecutive versions, each with all of its manifests; `more` means that there may be more."""
 
     versions: dict[int, list[pb.Manifest]] = field(default_factory=dict)
     more: bool = False
 
 
 def look(store: Store, lake_uuid: UUID, version: int, incarnation: int, table_ids: set[UUID]) -> News:
-    """The complete versions after `version`. Raises Rebuild when they cannot be had one by one."""
+    """The complete versions after `version`. Raises Rebuild if they are not all available."""
     search = _Search(store, lake_uuid, version, incarnation, table_ids)
     news = News()
     sure: int | None = None
     while search.newest > version and len(news.versions) < _VERSIONS_AT_ONCE:
         manifests, complete = search.read(version + 1)
         if not complete and sure is None:
-            sure = search.index.published_through  # what a listing misses of these versions, the next one finds
+            sure = search.index.published_through  # the next listing finds what this one misses
             search = _Search(store, lake_uuid, version, incarnation, table_ids)
             continue
         if not complete:
             if search.index.lake["full"] or (sure is not None and version < sure):
-                raise Rebuild  # which names what is missing, if clean-up did not remove it
+                raise Rebuild  # which reports what is missing, if clean-up did not remove it
             return news
         version += 1
         news.versions[version] = manifests
@@ -77,7 +79,7 @@ def look(store: Store, lake_uuid: UUID, version: int, incarnation: int, table_id
 
 
 class _Search:
-    """The manifests after a version, as one look at storage finds them."""
+    """The manifests after a version, from one listing."""
 
     def __init__(self, store: Store, lake_uuid: UUID, version: int, incarnation: int, table_ids: set[UUID]) -> None:
         self.index = ManifestIndex(store, lake_uuid, after=version, writing=False)
@@ -113,9 +115,11 @@ class _Search:
             raise Rebuild from None
 
     def read(self, version: int) -> tuple[list[pb.Manifest], bool]:
-        """The manifests of a version, and whether they are all that clean-up cannot have removed."""
+        """The manifests of a version, and whether they are complete, except for those that clean-up may have
+        removed.
+        """
         found = {name: self._read(name) for name in sorted(self._parts.get(version, ()))}
-        if not found:  # its only tables may be gone with all of their folders
+        if not found:  # its only tables may be purged with all of their folders
             return [], version < self._last_purge
         one = next(iter(found.values()))
         needed = {paths.lake_manifest(version, "delta")} if one.lake else set()
@@ -133,13 +137,13 @@ class _Search:
 
 
 def apply(pool: Pool, connection: sa.Connection, news: News) -> None:
-    """Bring a catalog (on SQLite) from the version before the news to the last one of them."""
+    """Apply new versions to a catalog (on SQLite)."""
     deltas: dict[UUID, list[pb.Manifest]] = {}
     forgotten: dict[UUID, int] = {}
     stamps: dict[int, tuple[int, str]] = {}
     for version, manifests in news.versions.items():
         for manifest in manifests:
-            if manifest.erasures:  # older versions change, too
+            if manifest.erasures:  # older versions change too
                 raise Rebuild
             stamps[version] = (manifest.timestamp_ns, manifest.kind)
             _apply_lake(connection, manifest, forgotten)
@@ -164,7 +168,7 @@ def apply(pool: Pool, connection: sa.Connection, news: News) -> None:
 
 
 def _apply_lake(connection: sa.Connection, manifest: pb.Manifest, forgotten: dict[UUID, int]) -> None:
-    """Rows of databases, tables, views and requests as a version left them."""
+    """Rows of databases, tables, views and requests at a version."""
     for database in manifest.databases:
         _upsert(connection, s.databases, database_row(database))
     for entry in manifest.table_entries:
@@ -200,7 +204,7 @@ def _apply_lake(connection: sa.Connection, manifest: pb.Manifest, forgotten: dic
 
 
 def _apply_ingest(connection: sa.Connection, manifest: pb.Manifest) -> None:
-    """Tokens, and streams with how far they are, as a version left them."""
+    """Tokens, and streams with their offsets, at a version."""
     k, t, c = s.token_secrets, s.stream_tables, s.stream_checkpoints
     for token in manifest.ingest_tokens:
         row = rows.token_row(token)
@@ -230,7 +234,7 @@ def _upsert(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> 
 
 
 def purge(connection: sa.Connection, gone: UUID) -> None:
-    """A database, table, view, branch, token or stream and all rows that belong to it."""
+    """Delete a database, table, view, branch, token or stream and all rows that belong to it."""
     connection.execute(s.branch_tables.delete().where(s.branch_tables.c.branch_id == gone))
     connection.execute(s.view_members.delete().where(s.view_members.c.view_id == gone))
     connection.execute(s.token_secrets.delete().where(s.token_secrets.c.token_id == gone))
@@ -244,7 +248,7 @@ def purge(connection: sa.Connection, gone: UUID) -> None:
 
 
 class _TableFollow(TableReplay):
-    """Goes on from what the catalog holds of a table. Only rows that the deltas name are loaded."""
+    """Continues from the catalog's rows of a table. Only rows in the deltas are loaded."""
 
     def __init__(self, connection: sa.Connection, row: Any) -> None:
         super().__init__(connection, row.id)
@@ -265,7 +269,7 @@ class _TableFollow(TableReplay):
         return super().extend(manifest)
 
     def _load(self, manifest: pb.Manifest) -> None:
-        """What the catalog knows of the segments and vectors that a delta names."""
+        """The catalog's rows of the segments and vectors in a delta."""
         numbers = sorted({ref.number for ref in manifest.data_files} - self._facts.keys())
         vectors = sorted({ref.dv_id for ref in manifest.data_files if ref.dv_id} - self._vectors.keys())
         g, p, d = s.segments, s.segment_spans, s.deletion_vectors
@@ -321,7 +325,7 @@ class _TableFollow(TableReplay):
         return {name: amount + self._before[name] for name, amount in super()._sums(state).items()}
 
     def _based(self, base: Level, numbers: Sequence[int] | None = None) -> tuple[int, int, int, int]:
-        """Of a table that was known before, what the masks that came since take away."""
+        """The spans of a known table that new masks hide."""
         if self._is_new:
             return super()._based(base)
         segments, rows, size, inline = 0, 0, 0, 0

@@ -1,4 +1,4 @@
-"""Full manifests: the whole state of a table, or of the lake, at one version. They bound how much is replayed."""
+"""Full manifests: the whole state of a table, or of the lake, at one version. They limit the replay."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from moulin.storage import paths
 
 
 def build(pool: Pool, lake_uuid: UUID, table_id: UUID | None) -> tuple[int, str, bytes]:
-    """Version, path and bytes of the full manifest of a table (None: the lake) as it is now, from one snapshot."""
+    """Version, path and bytes of the current full manifest of a table (None: the lake), from one snapshot."""
     with pool.read() as connection:
         if table_id is None:
             manifest = lake_manifest(connection, lake_uuid)
@@ -46,10 +46,10 @@ def build(pool: Pool, lake_uuid: UUID, table_id: UUID | None) -> tuple[int, str,
 
 
 def mark_written(pool: Pool, table_id: UUID | None, version: int) -> None:
-    """Count deltas anew, from `version` on."""
+    """Restart the count of deltas, from `version` on."""
     c, v = s.table_commits, s.versions
     with pool.unordered(durable=False) as connection:
-        if table_id is None:  # at most so many: not every version has a lake manifest
+        if table_id is None:  # an upper bound: not every version has a lake manifest
             newer = connection.execute(sa.select(sa.func.count()).where(v.c.version > version)).scalar_one()
             connection.execute(s.counter.update().where(s.counter.c.deltas > newer).values(deltas=newer))
         else:
@@ -80,7 +80,7 @@ def _table(connection: sa.Connection, lake_uuid: UUID, table_id: UUID) -> pb.Man
     schema = tables.parse_schema(next(one.json for one in manifest.table.schemas if one.id == row.schema_id))
     manifest.properties.update(merutable_properties(row.name, schema, row.last_column_id))
     manifest.commits.extend(_commit(commit) for commit in last)
-    # Whoever starts here needs the properties even if it was an older version that changed them.
+    # A reader that starts here needs the properties even if an older version changed them.
     manifest.commits[-1].properties_json = json.dumps(dict(row.properties), sort_keys=True)
     manifest.sequence_versions.update(own_sequences(connection, table_id))
     add_births(manifest, own_births(connection, table_id))
@@ -100,7 +100,7 @@ def _table(connection: sa.Connection, lake_uuid: UUID, table_id: UUID) -> pb.Man
 
 
 def _previous(connection: sa.Connection, table_id: UUID, version: int) -> int | None:
-    """The snapshot that a version of a table follows; None when there is none, or it is forgotten."""
+    """The snapshot before a version of a table; None if there is none, or it was deleted."""
     c = s.table_commits
     before = sa.select(c.c.snapshot_id).where(c.c.table_id == table_id, c.c.version < version, c.c.ordinal >= 0)
     found = connection.execute(before.order_by(c.c.version.desc(), c.c.ordinal.desc()).limit(1)).scalar()
@@ -126,7 +126,7 @@ def _commit(row: Any) -> pb.Commit:
 
 
 def lake_manifest(connection: sa.Connection, lake_uuid: UUID) -> pb.Manifest:
-    """Everything that lake manifests hold, as the connection sees it."""
+    """The full content of lake manifests, in the connection's snapshot."""
     lake = connection.execute(sa.select(s.lake)).one()
     counter = connection.execute(sa.select(s.counter)).one()
     last = connection.execute(sa.select(s.versions).where(s.versions.c.version == counter.version)).first()

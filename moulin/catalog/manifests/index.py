@@ -1,4 +1,4 @@
-"""The manifests that a storage root holds: found by their names, read with what the name promises checked."""
+"""The manifests in a storage root: found by name, and checked against the name when read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from moulin.formats.erasure import Scrubber, scrub_all
 from moulin.storage import paths
 from moulin.storage.store import ObjectInfo, Store
 
-_AHEAD = 32  # manifests fetched before they are asked for
+_AHEAD = 32  # manifests to prefetch
 _CACHE_BYTES = 256 << 20
 
 Versions = dict[paths.ManifestKind, list[int]]
@@ -39,9 +39,9 @@ def _name(table_id: UUID | None, version: int, kind: paths.ManifestKind) -> str:
 
 
 class ManifestIndex:
-    """Manifests of a lake, by version: all of them, or those `after` a version that `add_lake` and `add_tables` find.
+    """Manifests of a lake by version: all, or those `after` a version, found by `add_lake` and `add_tables`.
 
-    `writing` says that those who ask will write on: then manifests with unknown writer features are refused.
+    `writing` means that the caller will write: manifests with unknown writer features are then rejected.
     `highest_segment` is the highest number in the name of any segment file.
     """
 
@@ -52,7 +52,7 @@ class ManifestIndex:
         self.lake = _versions()
         self.tables: dict[UUID, Versions] = defaultdict(_versions)
         self.highest_segment = 0
-        # Erasures whose manifests may not be written again yet: they are read as if they were.
+        # Erasures whose manifests may not be rewritten yet: they are applied when reading.
         self.scrubbers: list[Scrubber] = []
         if after is None:
             self._add_everything()
@@ -75,7 +75,7 @@ class ManifestIndex:
         _sort(self.lake)
 
     def add_tables(self, table_ids: Iterable[UUID], after: int) -> None:
-        """Find the manifests of some tables of versions after `after`; a folder that is gone has none."""
+        """Find the manifests of some tables of versions after `after`; a missing folder has none."""
 
         def find(table_id: UUID) -> tuple[UUID, list[ObjectInfo]]:
             newest = paths.table_manifest(table_id, after, "full")
@@ -95,14 +95,14 @@ class ManifestIndex:
 
     @property
     def published_through(self) -> int:
-        """Every version up to this one was published whole: a full manifest of it, or a later version, is there."""
+        """Every version up to this one was published completely: a full manifest of it, or a later version, exists."""
         every = (self.lake, *self.tables.values())
         fulls = (kinds["full"][-1] for kinds in every if kinds["full"])
         deltas = (kinds["delta"][-1] - 1 for kinds in every if kinds["delta"])
         return max((0, *fulls, *deltas))
 
     def newest_incarnation(self, after: int) -> int:
-        """The highest life of the catalog that wrote a manifest after a version; those that are damaged do not tell."""
+        """The highest incarnation that wrote a manifest after a version, ignoring damaged manifests."""
         lives = [0]
         for version, name in self.names():
             if version > after:
@@ -130,7 +130,7 @@ class ManifestIndex:
         return parts
 
     def read(self, path: str, *, again: bool = False) -> pb.Manifest:
-        """The manifest at `path`, which must be what the name promises; `again` says that it will be read once more."""
+        """The manifest at `path`, checked against its name; `again` means that it will be read once more."""
         data = self._fetch(path)
         if again and len(data) <= self._room:
             self._room -= len(data)
@@ -138,13 +138,13 @@ class ManifestIndex:
         return self._decode(path, data)
 
     def read_bytes(self, path: str) -> bytes:
-        """The bytes of the manifest at `path`, which must be what the name promises."""
+        """The bytes of the manifest at `path`, checked against its name."""
         data = self._fetch(path)
         self._decode(path, data)
         return data
 
     def read_in_order(self, names: Iterable[str]) -> Iterator[pb.Manifest]:
-        """Manifests one by one, the next ones fetched meanwhile."""
+        """Manifests one by one, with prefetching."""
         queue: list[tuple[str, Future[bytes]]] = []
         rest = iter(names)
         with ThreadPoolExecutor(max_workers=8, thread_name_prefix="moulin-manifests") as threads:
@@ -163,7 +163,7 @@ class ManifestIndex:
         decoded = codec.decode(data, path)
         manifest = decoded.manifest
         if self._writing and not decoded.writable:
-            raise Unsupported(f"Manifest {path} was written with features unknown here; recover with a newer moulin.")
+            raise Unsupported(f"Manifest {path} uses unknown features: recover with a newer moulin.")
         try:
             table_id = UUID(manifest.table_uuid) if manifest.table_uuid else None
         except ValueError:
@@ -171,7 +171,7 @@ class ManifestIndex:
         kind: paths.ManifestKind = "full" if decoded.full else "delta"
         named = _name(table_id, manifest.version, kind)
         if named != path:
-            raise Corrupt(f"Manifest {path} holds what belongs into {named}: it was moved. Put it back.")
+            raise Corrupt(f"Manifest {path} has the content of {named}: it was moved. Put it back.")
         if manifest.lake_uuid != self.lake_uuid.bytes:
             raise Corrupt(f"Manifest {path} belongs to another lake: remove it.")
         scrub_all(manifest, self.scrubbers)

@@ -1,4 +1,4 @@
-"""The lake as a whole from its manifests: databases, table entries, views, branches, tokens, streams, versions."""
+"""Rebuilds the lake from its manifests: databases, table entries, views, branches, tokens, streams, versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from moulin.storage import paths
 
 
 class LakeReplay:
-    """Starts empty, or with a full lake manifest; then takes in every manifest of each later version."""
+    """Starts empty, or with a full lake manifest; then applies every manifest of each later version."""
 
     def __init__(self) -> None:
         self.state = pb.LakeState()
@@ -59,12 +59,12 @@ class LakeReplay:
                 rows.pop(purged, None)
 
     def note_version(self, manifest: pb.Manifest) -> None:
-        """Keep when and what the version was; all that is needed of those before a full manifest."""
+        """Record the time and kind of the version; nothing else is needed for versions before a full manifest."""
         if manifest.version:
             self.versions[manifest.version] = (manifest.timestamp_ns, manifest.kind)
 
     def tables(self) -> Iterator[tuple[UUID, pb.TableEntry]]:
-        """In the order in which they were made: a clone comes after the table that it was cloned from."""
+        """In order of creation: a clone comes after its source."""
         made = sorted(self.entries.items(), key=lambda item: item[1].created_version)
         return ((UUID(bytes=key), entry) for key, entry in made)
 
@@ -72,7 +72,7 @@ class LakeReplay:
         _insert(connection, s.databases, [database_row(row) for row in self.databases.values()])
 
     def insert_table(self, connection: sa.Connection, entry: pb.TableEntry) -> None:
-        """The row of a table; its own manifests say the rest."""
+        """The row of a table; its own manifests have the rest."""
         unknown = ["schema_id", "spec_id", "sort_order_id", "last_column_id", "last_partition_id", "last_sequence"]
         unknown += ["next_row_id", "segments", "rows", "bytes", "inline", "time_classes", "deltas"]
         row = {
@@ -95,11 +95,11 @@ class LakeReplay:
         _insert(connection, s.requests, [request_row(row) for row in self.requests.values()])
 
     def insert_erasures(self, connection: sa.Connection) -> None:
-        """Erasures as if they had just committed: whoever comes next finishes them once more."""
+        """Erasures as if just committed: the next process finishes them again."""
         _insert(connection, s.erasures, [erasure_row(row) for row in self.erasures.values()])
 
     def insert_ingest(self, connection: sa.Connection) -> None:
-        """Tokens, streams and how far they are. Only the last checkpoint of each was in a manifest."""
+        """Tokens, and streams with offsets. Only the last checkpoint of each is in a manifest."""
         _insert(connection, s.ingest_tokens, [token_row(row) for row in self.tokens.values()])
         _insert(connection, s.token_secrets, [k for row in self.tokens.values() for k in secret_rows(row)])
         _insert(connection, s.streams, [stream_row(row) for row in self.streams.values()])
@@ -129,7 +129,7 @@ def base_path_row(row: pb.BasePath) -> dict[str, Any]:
 
 
 def erasure_row(row: pb.Erasure) -> dict[str, Any]:
-    """A committed erasure, with a report of what manifests tell of it."""
+    """A committed erasure, with a report from its manifests."""
     before = {}
     for path in row.deleted:
         if (found := paths.parse_segment_path(path)) is not None:
@@ -183,7 +183,7 @@ def branch_table_row(row: pb.BranchTable) -> dict[str, Any]:
 
 
 def entry_row(entry: pb.TableEntry) -> dict[str, Any]:
-    """What lake manifests change of a table's row."""
+    """The changes of a table's row in lake manifests."""
     return {
         "id": UUID(bytes=entry.id),
         "database_id": UUID(bytes=entry.database_id),
@@ -271,7 +271,7 @@ def stream_row(row: pb.Stream) -> dict[str, Any]:
 
 
 def stream_table_rows(row: pb.Stream, known: Collection[bytes]) -> list[dict[str, Any]]:
-    """How far the tables that still exist are with a stream."""
+    """The offsets of existing tables in a stream."""
     return [
         {
             "stream_id": UUID(bytes=row.id),
@@ -286,7 +286,7 @@ def stream_table_rows(row: pb.Stream, known: Collection[bytes]) -> list[dict[str
 
 
 def checkpoint_rows(row: pb.Stream, known: Collection[bytes], times: Mapping[int, int]) -> list[dict[str, Any]]:
-    """The last checkpoint of the stream, and of each table that went on by itself."""
+    """The last checkpoint of the stream, and of each table with its own offset."""
     points: list[tuple[UUID | None, int, int, int]] = [(None, row.frontier_version, row.frontier, row.frontier_time)]
     points += [
         (UUID(bytes=table.table_id), table.version, table.merged_offset, table.merged_time)

@@ -1,12 +1,12 @@
-"""The line of a lake's manifests: which of them a storage root must hold, and up to which version it is whole.
+"""The line of a lake's manifests: the required manifests, and the last complete version.
 
 `check`, mirrors, replicas and recovery share this rule. Versions are published in order (publish.py), all parts of one
-before any part of the next, and a full manifest after every delta up to it. So a version that is missing, or lacks a
-part, below a later one is damage, and is `Corrupt` with the name of what is missing. Only the very last version may be
-incomplete: its publisher stopped.
+before any part of the next, and a full manifest after every delta up to it. So a version that is missing or incomplete
+before a later one is damage, and raises `Corrupt` with the missing name. Only the last version may be incomplete, if
+its publisher stopped.
 
-Clean-up removes manifests, too, and that is not damage: lake manifests below a full lake manifest, manifests of a table
-below a full one that is not younger than its oldest kept version, and all of a purged table.
+Manifests removed by clean-up are not damage: lake manifests before a full lake manifest, manifests of a table before a
+full one that is not newer than its oldest kept version, and all manifests of a purged table.
 """
 
 # Decisions: docs/decisions/0185
@@ -26,18 +26,18 @@ from moulin.storage import paths
 from moulin.storage.store import Store
 
 Expected = Callable[[int], set[str]]
-"""The deltas of tables that a version is known to have, by whoever has a catalog."""
+"""A function that returns the table deltas of a version, for callers with a catalog."""
 
 
 class Unsettled(Exception):
-    """A gap that may come from listing while others publish: list once more, and look again."""
+    """A gap that may result from concurrent publishing: list and check again."""
 
 
 @dataclass(slots=True)
 class Line:
-    """What counts: everything up to `version`, less the manifests of lost incarnations.
+    """The valid manifests: everything up to `version`, except those of lost incarnations.
 
-    `incomplete` says why the version after it does not count, if there is one; `ignored` names what does not count.
+    `incomplete` says why the next version is not included, if there is one; `ignored` lists ignored manifests.
     """
 
     lake: LakeReplay
@@ -54,9 +54,9 @@ class Line:
 def read_line(
     store: Store, lake_uuid: UUID, *, writing: bool = True, to_version: int | None = None
 ) -> tuple[ManifestIndex, Line]:
-    """List the manifests of a lake and find its line, up to `to_version` if that is given.
+    """List the manifests of a lake and find its line, up to `to_version` if given.
 
-    Corrupt names a manifest that is damaged, or missing below a later version.
+    Raises Corrupt with the name of a manifest that is damaged, or missing before a later version.
     """
     index = ManifestIndex(store, lake_uuid, writing=writing)
     try:
@@ -73,7 +73,7 @@ def find_line(
     to_version: int | None = None,
     expected: Expected = lambda version: set(),
 ) -> Line:
-    """The line that `index` holds. Every part of the versions up to `sure` was there before it was listed.
+    """The line in `index`. All manifests of the versions up to `sure` existed before the listing.
 
     Without `sure` a gap raises Unsettled.
     """
@@ -101,7 +101,9 @@ def walk(
     to_version: int | None = None,
     expected: Expected = lambda version: set(),
 ) -> tuple[int, str | None]:
-    """The last complete version from `base` on, applied to `lake`, and why the one after it is not, if there is one."""
+    """The last complete version from `base` on, applied to `lake`, and why the next one is incomplete, if there is
+    one.
+    """
     parts = index.parts(base)
     through = index.published_through if sure is None else sure
     limit = max(max(parts, default=base), through)
@@ -125,21 +127,21 @@ def walk(
 
 
 def lost(name: str, version: int) -> Corrupt:
-    """The error for a manifest that is not there although later ones are."""
+    """The error for a missing manifest with later ones present."""
     return Corrupt(
-        f"{name} is missing, although later manifests are there: version {version} is damaged. Restore the manifest "
+        f"{name} is missing, but later manifests exist: version {version} is damaged. Restore the manifest "
         "from a mirror or another copy. If the catalog is lost, too, `moulin recover --to-version N --discard-newer` "
-        f"goes back to a version N below {version} and gives up what came after it."
+        f"goes back to a version N below {version} and discards what came after it."
     )
 
 
 class _Purges:
-    """Tables that were purged after `base`: clean-up may have deleted their folders since, manifests and all."""
+    """Tables that were purged after `base`: clean-up may have deleted their folders, including manifests."""
 
     def __init__(self, index: ManifestIndex, base: int, limit: int, lake: LakeReplay) -> None:
         tables = set(lake.entries)
         self._tables: set[bytes] = set()
-        self._last = 0  # the last version that purged a table of which nothing is left
+        self._last = 0  # the last version that purged a table whose files are all deleted
         for version in index.lake["delta"]:
             if base < version <= limit:
                 manifest = index.read(paths.lake_manifest(version, "delta"), again=True)
@@ -150,11 +152,11 @@ class _Purges:
                     self._last = version
 
     def deltas(self, version: int) -> set[str]:
-        """What a version may lack: clean-up does not ask whether manifests of a purged table are needed."""
+        """Manifests that a version may lack: clean-up deletes those of purged tables in any case."""
         return {paths.table_manifest(UUID(bytes=table), version, "delta") for table in self._tables}
 
     def may_hide(self, version: int) -> bool:
-        """Whether a version of which nothing is found may have changed nothing but tables that are gone."""
+        """Whether a version without manifests may have changed only purged tables."""
         return version < self._last
 
 
@@ -166,7 +168,7 @@ def _missing(
     expected: set[str],
     lake: LakeReplay,
 ) -> str | None:
-    """The name of a part that a version lacks, None when it is complete."""
+    """The name of a missing manifest of a version; None if it is complete."""
     if not found:
         if expected:
             return min(expected)
@@ -174,8 +176,8 @@ def _missing(
     needed = [_parts_of(manifest) for manifest in found.values()]
     if any(parts != needed[0] for parts in needed):
         raise Corrupt(
-            f"{' and '.join(found)} do not belong together: two catalogs wrote version {version}. Keep what the "
-            "catalog that counts wrote, and move the rest away."
+            f"{' and '.join(found)} do not belong together: two catalogs wrote version {version}. Keep the files of "
+            f"the right catalog, and move the rest away."
         )
     return min((needed[0] - purges.deltas(version) | expected) - found.keys(), default=None)
 
@@ -188,11 +190,11 @@ def _parts_of(manifest: pb.Manifest) -> set[str]:
 
 
 def _lost_version(index: ManifestIndex, version: int, lake: LakeReplay) -> str:
-    """What is missing of a version of which nothing is left, as exactly as what surrounds it tells."""
+    """What is missing of a version without manifests, as exactly as the surrounding versions tell."""
     later = sorted((number, name) for number, name in index.names() if number > version)
     if later:
         number, name = later[0]
-        if index.read(name, again=True).incarnation > lake.incarnation:  # the full manifest that its life began with
+        if index.read(name, again=True).incarnation > lake.incarnation:  # the first full manifest of its incarnation
             return paths.lake_manifest(first_of_life(number), "full")
     if version == 1 and not index.lake["full"] and 1 not in index.lake["delta"]:
         first = min((*index.lake["delta"][:1], *(number for number, _ in later)), default=1)
@@ -212,7 +214,7 @@ def _lost_version(index: ManifestIndex, version: int, lake: LakeReplay) -> str:
 
 
 def broken_chain(index: ManifestIndex, line: Line, table_id: UUID, entry: pb.TableEntry) -> Corrupt | None:
-    """What is wrong with the manifests of a table, None when they lead from its oldest kept version to its last."""
+    """The problem in the manifests of a table; None if they lead from its oldest kept version to its last."""
     kinds = {kind: [v for v in versions if line.counts(v)] for kind, versions in index.tables[table_id].items()}
     deltas, created = kinds["delta"], paths.table_manifest(table_id, entry.created_version, "delta")
     oldest = max(entry.created_version, entry.oldest_version)
@@ -239,7 +241,7 @@ def broken_chain(index: ManifestIndex, line: Line, table_id: UUID, entry: pb.Tab
 
 
 def _lost_between(index: ManifestIndex, table_id: UUID, before: int, after: int) -> str:
-    """The delta of a table that must lie between two others: of a version that no other manifest rules out."""
+    """The missing delta of a table between two others: of a version that no other manifest excludes."""
     parts = index.parts(before)
     candidates = []
     for version in range(before + 1, min(after, before + 100_000)):

@@ -1,7 +1,7 @@
-"""Is this catalog the newest? Manifests in storage that it does not know of tell that it is not.
+"""Detects an outdated catalog by manifests in storage that it does not know.
 
-A copy of an older catalog file, a lost write-ahead log and a restored dump all look healthy by themselves. Whoever
-commits to one gives versions away that were given before.
+A copy of an older catalog file, a lost write-ahead log and a restored dump all look healthy. A commit to one would
+reuse version numbers.
 """
 
 # Decisions: docs/decisions/0186
@@ -19,11 +19,11 @@ from moulin.errors import Corrupt, Fenced
 from moulin.storage import paths
 from moulin.storage.store import Store
 
-_TABLES = 64  # listed when a lake is opened: those that were changed last
+_TABLES = 64  # listed when a lake is opened: the most recently changed tables
 
 
 def require_newest(pool: Pool, store: Store, lake_uuid: UUID) -> None:
-    """Refuse a catalog that storage is ahead of. Costs one listing for the lake and one for each of 64 tables."""
+    """Reject a catalog that is behind storage. Costs one listing for the lake and one for each of 64 tables."""
     t = s.tables
     with pool.read() as connection:
         version = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
@@ -38,7 +38,7 @@ def require_newest(pool: Pool, store: Store, lake_uuid: UUID) -> None:
     lives = (index.read(paths.lake_manifest(full, "full")).incarnation for full in index.lake["full"])
     if max(lives, default=0) > (pool.incarnation or 0):
         raise Fenced(
-            f"The lake in {store.uri} was recovered into another catalog, and this one does not count any more. Use "
+            f"The lake in {store.uri} was recovered into another catalog, and this one is outdated. Use "
             "that one, or move this one away and run `moulin recover`."
         )
     raise Corrupt(

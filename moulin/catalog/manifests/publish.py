@@ -1,8 +1,8 @@
-"""From the outbox to storage: manifests appear in version order, after their commit, never under the counter's lock.
+"""Publishes manifests from the outbox to storage, in version order, after their commit, never under the counter's lock.
 
-Several processes may publish at once: each starts with the lowest version waiting, and the same bytes go to the same
-name, so who wins does not matter. A commit stands whether or not it was published; what is left waits for the next
-commit, open or clean-up.
+Several processes may publish at once: each starts with the lowest waiting version, and writes the same bytes to the
+same names, so the order does not matter. A commit is valid even if it is not published yet; the rest is published with
+the next commit, open or clean-up.
 """
 
 # Decisions: docs/decisions/0004
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 # inline segments whole, and waits for as many deltas more.
 _SEGMENTS_PER_DELTA = 256
 _AT_ONCE = 64
-_SOON = 0.1  # seconds that manifests of small appends may wait for one another
+_SOON = 0.1  # delay for batching manifests of small appends, in seconds
 _LOWEST = Prepared(sa.select(s.outbox).order_by(s.outbox.c.version, s.outbox.c.path).limit(_AT_ONCE))
 
 
@@ -51,13 +51,13 @@ class Publisher:
         self._pending: dict[UUID | None, Future[None]] = {}
         self._soon: Future[None] | None = None
         self._soon_lock = threading.Lock()
-        self.fence_seconds = 5.0  # how often to look whether the lake was recovered elsewhere
+        self.fence_seconds = 5.0  # how often to check whether the lake was recovered elsewhere
         self._looked_at = -math.inf
 
     def publish(self) -> None:
-        """Put every manifest that waits into storage. Raises Unavailable when storage does not take it.
+        """Write every waiting manifest to storage. Raises Unavailable if storage fails.
 
-        Fenced when storage belongs to another catalog: then this one takes no more changes, whoever makes them.
+        Raises Fenced if storage belongs to another catalog: then this one accepts no more changes.
         """
         if self._pool.given_up is not None:
             raise Fenced(self._pool.given_up)
@@ -76,13 +76,13 @@ class Publisher:
                     self._put(row.path, row.data)
                 if rows:
                     self._look_for_successor(rows[-1].version)
-                    with self._pool.unordered(durable=False) as connection:
+                    with self._pool.repeatable() as connection:
                         connection.execute(s.outbox.delete().where(s.outbox.c.version <= rows[-1].version))
 
     def publish_soon(self) -> None:
-        """Publish in the background, in a moment, with whatever else was committed by then.
+        """Publish in the background after a short delay, together with other commits.
 
-        Raises nothing. Once this is closed, manifests stay in the outbox for whoever opens the lake next.
+        Raises nothing. After closing, manifests stay in the outbox for the next process.
         """
         with self._soon_lock, suppress(RuntimeError):  # of an executor that was shut down
             if self._soon is None or self._soon.done():
@@ -90,11 +90,11 @@ class Publisher:
 
     def _publish_soon(self) -> None:
         time.sleep(_SOON)
-        with suppress(Fenced):  # this catalog has been given up, which the next commit says
+        with suppress(Fenced):  # this catalog is outdated, which the next commit reports
             self.publish_quietly()
 
     def publish_quietly(self) -> None:
-        """Publish after a commit: what storage refuses now stays in the outbox, and the commit stands.
+        """Publish after a commit: on a storage error, manifests stay in the outbox, and the commit is valid.
 
         Raises nothing but Fenced.
         """
@@ -103,14 +103,14 @@ class Publisher:
         except Fenced:
             raise
         except MoulinError as error:
-            log.warning("Manifests wait in the outbox: %s", error)
+            log.warning("Manifests are waiting in the outbox: %s", error)
         except Exception:
             log.exception("Manifests wait in the outbox")
 
     def write_full_if_due(self, table_ids: list[UUID]) -> None:
-        """Start full manifests, in the background, for tables (and the lake) whose chain of deltas grew long.
+        """Start writing full manifests in the background for tables (and the lake) with many deltas.
 
-        Raises nothing: the commit that it follows stands, and the next one tries again.
+        Raises nothing: the next commit retries.
         """
         try:
             self._write_full_if_due(table_ids)
@@ -133,7 +133,7 @@ class Publisher:
                 self._pending[key] = self._background.submit(self._write_full, key)
 
     def write_full(self, table_id: UUID | None) -> None:
-        """Write a full manifest of a table, or of the lake (None), now; after every delta that it stands for."""
+        """Write a full manifest of a table, or of the lake (None), after every delta that it replaces."""
         version, path, data = full_manifests.build(self._pool, self._lake_uuid, table_id)
         self.publish()
         self._put(path, data, same_bytes=False)
@@ -141,7 +141,9 @@ class Publisher:
         full_manifests.mark_written(self._pool, table_id, version)
 
     def _scrub_if_erased(self, path: str, version: int) -> None:
-        """A manifest that was built before an erase, and put after the erase had passed its folder, holds the rows."""
+        """A manifest built before an erase, and written after the erase scanned its folder, would contain erased
+        rows.
+        """
         with self._pool.read() as connection:
             erasures = erasures_after(connection, version)
         for erasure in erasures:
@@ -149,9 +151,9 @@ class Publisher:
                 pass
 
     def write_every_full(self) -> None:
-        """A full manifest of each table and of the lake, as they are now.
+        """Write a current full manifest of each table and of the lake.
 
-        A manifest that is missing matters then only to versions before these, until clean-up forgets them.
+        A missing manifest then only affects older versions, until clean-up removes them.
         """
         with self._pool.read() as connection:
             table_ids = connection.execute(sa.select(s.tables.c.id)).scalars().all()
@@ -171,7 +173,7 @@ class Publisher:
         self._background.shutdown(wait=True)
 
     def _waiting(self) -> tuple[list[Any], bool]:
-        """The manifests of the lowest versions that wait, whole versions only, and whether there may be more."""
+        """The manifests of the lowest waiting versions, complete versions only, and whether there may be more."""
         with self._pool.read() as connection:
             rows = list(_LOWEST.all(connection, {}))
             if len(rows) < _AT_ONCE:
@@ -191,13 +193,13 @@ class Publisher:
                 ) from None
 
     def _still_waits(self, path: str, data: bytes) -> bool:
-        """Whether the outbox has these bytes. An erase changes those of older versions, here and in storage."""
+        """Whether the outbox has these bytes. An erase changes older manifests, here and in storage."""
         with self._pool.read() as connection:
             found = connection.execute(sa.select(s.outbox.c.data).where(s.outbox.c.path == path)).scalar()
         return bool(found == data)
 
     def _look_for_successor(self, version: int) -> None:
-        """A recovery of this lake starts with a full manifest of a version that can be told from ours."""
+        """A recovery of this lake starts with a full manifest whose version differs from ours."""
         if time.monotonic() - self._looked_at < self.fence_seconds:
             return
         if self._store.exists(paths.lake_manifest(beyond(version), "full")):
@@ -210,4 +212,4 @@ class Publisher:
         try:
             self.write_full(table_id)
         except MoulinError as error:
-            log.warning("A full manifest was not written and will be tried again: %s", error)
+            log.warning("A full manifest was not written and will be retried: %s", error)

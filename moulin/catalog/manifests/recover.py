@@ -1,10 +1,9 @@
-"""Recovery: a lost catalog rebuilt from the manifests in storage alone.
+"""Recovery: rebuilds a lost catalog from the manifests in storage.
 
-The lake comes back as it was at the last complete version: the last one whose manifests, and those of every version
-before it, are all there (line.py). A gap below a later version stops it, unless the caller names the version
-to go back to and gives up what came after. A new incarnation goes on from there. Its counters start far beyond
-everything that was ever handed out, so that nothing which a process of the old incarnation still writes can be taken
-for its own.
+The lake is restored at the last complete version: the last one whose manifests, and those of every version before it,
+all exist (line.py). A gap before a later version stops it, unless the caller gives the version to recover and discards
+later ones. A new incarnation continues from there. Its counters start far beyond all allocated numbers, so that later
+writes of the old incarnation cannot be confused with its own.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from moulin.model.region_spec import retired_up_to
 from moulin.storage import paths
 from moulin.storage.store import Store
 
-RECOVER = "recover"  # the kind of the version that a new incarnation starts with
+RECOVER = "recover"  # the kind of the first version of a new incarnation
 _SECOND = 1_000_000_000
 
 Progress = Callable[[int, int], None]
@@ -46,10 +45,10 @@ FindRegions = Callable[[TableState], Iterable[Region]]
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What came back. `version` is the last complete version; the new incarnation starts with `first_version`.
+    """The result. `version` is the last complete version; the new incarnation starts with `first_version`.
 
-    `incomplete` says why the version after it does not count, if there is one; `ignored` names manifests that do not
-    count, and `set_aside` the copies of those that were given up.
+    `incomplete` says why the next version was not recovered, if there is one; `ignored` lists ignored manifests, and
+    `set_aside` the copies of discarded ones.
     """
 
     version: int
@@ -66,7 +65,7 @@ class Recovery:
 
 @dataclass(slots=True)
 class Highest:
-    """The highest numbers seen anywhere; the new incarnation hands out higher ones."""
+    """The highest numbers found; the new incarnation allocates higher ones."""
 
     segment: int = 0
     vector: int = 0
@@ -86,14 +85,13 @@ def recover(
 ) -> Recovery:
     """Rebuild the catalog at `uri`, which must be empty, from the manifests in `store`.
 
-    Corrupt names a manifest that is damaged or missing. `to_version` with `discard_newer` gives up every version after
-    that one; copies of their manifests are set aside (`paths.discarded_manifest`). `find_regions` gives the regions of
-    a keyed table by the logs that can be reached: what they hold is then in the table, even when nothing of its region
-    was ever flushed.
+    Raises Corrupt with the name of a damaged or missing manifest. `to_version` with `discard_newer` discards all later
+    versions; copies of their manifests are set aside (`paths.discarded_manifest`). `find_regions` finds the regions of
+    a keyed table by its accessible logs, so that their rows are recovered even if nothing of a region was ever flushed.
     """
     marker = read_marker(store)
     if marker is None:
-        raise NotFound(f"{store.uri} holds no lake: there is no {paths.marker()}.")
+        raise NotFound(f"{store.uri} contains no lake: {paths.marker()} does not exist.")
     if discard_newer and to_version is None:
         raise InvalidInput("discard_newer needs to_version, the last version to keep.")
     lake_uuid = UUID(str(marker["uuid"]))
@@ -102,11 +100,11 @@ def recover(
         pool.migrate()
         with pool.unordered() as connection:
             lock_lake(pool, connection)
-            if not pool.is_sqlite:  # reading from storage may take longer than a transaction may idle
+            if not pool.is_sqlite:  # reading from storage may exceed the idle timeout of a transaction
                 connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
             if connection.execute(sa.select(s.lake)).first() is not None:
                 raise FailedPrecondition(
-                    "This catalog holds a lake already; recovery needs an empty one. Move the old one away first."
+                    "This catalog already contains a lake; recovery needs an empty one. Move the old one away first."
                 )
             index, line = read_line(store, lake_uuid, to_version=to_version)
             _require_line(store, index, line, to_version, discard_newer)
@@ -119,7 +117,7 @@ def recover(
 
 
 def _settle_regions(connection: sa.Connection, find_regions: FindRegions | None) -> None:
-    """Add the regions of logs that were found. Dropped tables may be brought back, and their logs with them."""
+    """Add the regions of found logs, also for dropped tables, which may be resurrected."""
     for table_id in connection.execute(sa.select(s.tables.c.id)).scalars().all():
         state = tables.load(connection, tables.find_by_id(connection, table_id, dropped_after=-1))
         if state.schema.identifier_field_ids:
@@ -129,9 +127,9 @@ def _settle_regions(connection: sa.Connection, find_regions: FindRegions | None)
 
 
 def _require_line(store: Store, index: ManifestIndex, line: Line, to_version: int | None, discard_newer: bool) -> None:
-    """Refuse what would lose something that nobody gave up."""
+    """Reject a recovery that would lose more than the caller has agreed to."""
     if index.highest_segment and not index.highest_version:
-        raise Corrupt(f"{store.uri} holds segments and not one manifest: restore {paths.lake_manifests_prefix()}/.")
+        raise Corrupt(f"{store.uri} has segments but no manifests: restore {paths.lake_manifests_prefix()}/.")
     if to_version is None:
         return
     if line.version != to_version or not line.counts(to_version):
@@ -141,7 +139,7 @@ def _require_line(store: Store, index: ManifestIndex, line: Line, to_version: in
     if index.highest_version > to_version and not discard_newer:
         raise FailedPrecondition(
             f"There are manifests up to version {index.highest_version}. Everything after version {to_version} would "
-            "be given up: add --discard-newer (discard_newer=True) if that is meant."
+            f"be discarded: add --discard-newer (discard_newer=True) if that is intended."
         )
 
 
@@ -173,9 +171,9 @@ def _recover(
 
 
 def _set_aside(store: Store, index: ManifestIndex, version: int, incarnation: int) -> tuple[str, ...]:
-    """Copies of the manifests after `version`, under the number of the incarnation that does without them.
+    """Copy the manifests after `version` to the set-aside folder of the new incarnation.
 
-    Clean-up deletes the originals in time, as those of every lost life, and never the copies.
+    Clean-up later deletes the originals, as for every lost incarnation, but never the copies.
     """
     copies = []
     for number, name in sorted(index.names()):
@@ -222,10 +220,10 @@ def fill(
 
 
 def _replay_table(index: ManifestIndex, line: Line, table_id: UUID, replay: TableReplay) -> dict[int, tuple[int, str]]:
-    """Replay the longest chain of a table's manifests that leads to its last version; returns the versions on it.
+    """Replay the longest chain of a table's manifests to its last version; returns its versions.
 
-    That is all deltas, unless clean-up removed the first ones. It may have been stopped anywhere in between, so a chain
-    with a gap is given up for one that starts with the next full manifest.
+    These are all deltas, unless clean-up removed the first ones. Clean-up may have stopped at any point, so a chain
+    with a gap is replaced by one that starts with the next full manifest.
     """
     kept = {
         kind: [version for version in versions if line.counts(version)]
@@ -249,7 +247,7 @@ def _replay_table(index: ManifestIndex, line: Line, table_id: UUID, replay: Tabl
 
 
 def _deltas_since_full(versions: Versions, line: Line) -> int:
-    """How long the chain is that the next full manifest will shorten."""
+    """The length of the chain before the next full manifest."""
     full = [version for version in versions["full"] if line.counts(version)]
     deltas = [version for version in versions["delta"] if line.counts(version)]
     return sum(version > full[-1] for version in deltas) if full else max(len(deltas) - 1, 0)
@@ -270,7 +268,7 @@ def _start_incarnation(
     line: Line,
     highest: Highest,
 ) -> int:
-    """The rows of a new life of the catalog, and its first manifest, which decides between two that recover at once."""
+    """Insert the rows of a new incarnation, and its first manifest, which decides between concurrent recoveries."""
     state = line.lake.state
     now = max(pool.now(connection), highest.timestamp_ns + _SECOND)
     created_at = state.created_at or min((stamp for stamp, _ in line.lake.versions.values()), default=now)
@@ -301,5 +299,7 @@ def _start_incarnation(
     try:
         store.put_if_absent(paths.lake_manifest(version, "full"), manifest)
     except AlreadyExists:
-        raise FailedPrecondition("The lake is being recovered elsewhere at the same time; that one won.") from None
+        raise FailedPrecondition(
+            "The lake was recovered by another process at the same time: use that catalog."
+        ) from None
     return version

@@ -1,7 +1,7 @@
-"""One table from its manifests: every delta replayed into the rows that it was written from.
+"""Rebuilds the catalog rows of one table by replaying its manifests.
 
-Deltas form a chain: each names the snapshot before it. A chain starts with the delta that created the table or, where
-clean-up removed that, with a full manifest.
+Deltas form a chain: each contains the id of the snapshot before it. A chain starts with the delta that created the
+table or, if clean-up removed that, with a full manifest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from moulin.formats import messages as pb
 
 _FLUSH = 4096  # rows held back before they are inserted
 
-# Everything that replay inserts, in an order that respects what refers to what.
+# The tables that replay inserts into, in the order of their references.
 _FILLED = (
     s.table_schemas,
     s.table_specs,
@@ -73,7 +73,7 @@ class Span(NamedTuple):
 
 
 class TableReplay:
-    """Fills in what the manifests of one table say: `begin` with a full one or none, `extend` by deltas, `finish`."""
+    """Applies the manifests of one table: `begin` with a full one or none, `extend` by deltas, `finish`."""
 
     def __init__(self, connection: sa.Connection, table_id: UUID) -> None:
         self._connection = connection
@@ -83,13 +83,13 @@ class TableReplay:
         self._start_anew()
 
     def _start_anew(self) -> None:
-        self.base: int | None = None  # the version that the chain starts with
+        self.base: int | None = None  # the first version of the chain
         self.head = 0
         self.segments = 0
         self._snapshot_id: int | None = None
         self._state: pb.TableState | None = None
         self._open: dict[int, Span] = {}
-        # Of closed segments, which may be opened again.
+        # Of ended spans' segments, which may be reopened.
         self._facts: dict[int, tuple[int, int, bool]] = {}
         self._carried: dict[int, tuple[int, ...]] = {}
         self._vectors: dict[int, int] = {}  # id -> cardinality
@@ -102,7 +102,7 @@ class TableReplay:
         self._masks: set[int] = set()
 
     def begin(self, manifest: pb.Manifest) -> None:
-        """Start with a full manifest, or anew with it after a gap."""
+        """Start with a full manifest, or restart with it after a gap."""
         self._forget()
         self._set_head(manifest)
         self._number_partitions(manifest)
@@ -115,7 +115,7 @@ class TableReplay:
         self._add_past(manifest)
 
     def extend(self, manifest: pb.Manifest) -> bool:
-        """Take in the next delta; False when it does not follow what was taken in before."""
+        """Apply the next delta; False if it does not follow the previous one."""
         previous = manifest.previous_snapshot_id if manifest.HasField("previous_snapshot_id") else None
         if previous != self._snapshot_id:
             return False
@@ -127,7 +127,7 @@ class TableReplay:
             if ref.status == codec.DELETED:
                 self._close_span(ref.number, version)
             elif ref.status == codec.ADDED or ref.added_version:
-                if ref.owner and ref.owner == manifest.table.base_id:
+                if self._is_of_base(ref, manifest.table):
                     self._mask(ref.number, version)
                 self._add_segment(ref)
                 self._add_vector(ref, version)
@@ -145,9 +145,19 @@ class TableReplay:
             self._insert(s.journals, row)
         return True
 
+    def _is_of_base(self, ref: pb.DataFileRef, state: pb.TableState) -> bool:
+        """Whether the base had the segment when this table began: one of its own, or one that a publish brought it."""
+        if not ref.owner or not state.base_id or ref.owner == state.base_id:
+            return bool(state.base_id) and ref.owner == state.base_id
+        p, at = s.segment_spans, state.base_version
+        mine = sa.and_(p.c.table_id == UUID(bytes=state.base_id), p.c.segment == ref.number)
+        query = sa.select(p.c.segment).where(mine, p.c.added_version <= at, p.c.removed_version > at)
+        return self._connection.execute(query).first() is not None
+
     def _add_past(self, manifest: pb.Manifest) -> None:
-        """Which versions older sequence numbers and row ids were given in: full manifests say it, and the first one of
-        a clone."""
+        """The versions of older sequence numbers and row ids, from full manifests, and the first manifest of a
+        clone.
+        """
         past = ((number, first) for number, first in manifest.sequence_versions.items() if first != manifest.version)
         for row in (*packed_rows(self._table_id, sorted(past)), *packed_steps(self._table_id, read_births(manifest))):
             self._insert(s.table_commits, row)
@@ -192,7 +202,7 @@ class TableReplay:
         self.segments += 1
 
     def _owner(self, ref: pb.DataFileRef) -> UUID:
-        """The table that a segment belongs to; where the one that it was made for is gone, the one that has it."""
+        """The table that a segment belongs to; if its first owner is purged, the table that uses it."""
         if not ref.owner or ref.adopted:
             return self._table_id
         owner = UUID(bytes=ref.owner)
@@ -212,19 +222,19 @@ class TableReplay:
             self.highest_vector = max(self.highest_vector, vector.id)
 
     def _may_be_shared(self, ref: pb.DataFileRef) -> bool:
-        """Whether another table may have brought a segment or its vector: the source of a clone, or who took it over.
+        """Whether a segment or its vector may come from another table: the source of a clone, or a published branch.
 
-        Only clones are published, and so only what they made goes to another table.
+        Only clones are published, so only their segments move to another table.
         """
         is_clone = self._state is not None and bool(self._state.base_id)
         return bool(ref.owner) or ref.adopted or ref.dv_adopted or is_clone
 
     def _adopt(self, table: sa.Table, key: sa.Column[int], number: int, **values: int) -> None:
-        """Take over the row of a segment or vector that a branch made."""
+        """Take over the row of a segment or vector of a branch."""
         self._connection.execute(table.update().where(key == number).values(table_id=self._table_id, **values))
 
     def _add_columns(self, ref: pb.DataFileRef, version: int) -> None:
-        """The column files that a reference describes, and their set; one that names a set alone was described."""
+        """The column files of a reference, and their set; a reference with only a set was described earlier."""
         if not ref.columns_id or ref.columns_id in self._column_sets:
             return
         self._column_sets.add(ref.columns_id)
@@ -243,7 +253,7 @@ class TableReplay:
                 self._insert(s.column_sets, row)
 
     def _is_known(self, column: sa.Column[Any], number: int | str | UUID) -> bool:
-        """Whether the table that something was made for brought it; it may have no use for it any more."""
+        """Whether the original owner inserted the row; it may no longer use it."""
         return self._connection.execute(sa.select(column).where(column == number)).first() is not None
 
     def _add_masks(self, manifest: pb.Manifest) -> None:
@@ -251,7 +261,7 @@ class TableReplay:
             self._mask(mask.segment, mask.added_version)
 
     def _mask(self, number: int, version: int) -> None:
-        """A segment of the base is no longer in the table as the base had it."""
+        """Mask a segment of the base in the table."""
         if number not in self._masks:
             self._masks.add(number)
             self._insert(s.span_masks, {"segment": number, "added_version": version})
@@ -294,7 +304,7 @@ class TableReplay:
         self._start_anew()
 
     def finish(self, entry: pb.TableEntry, deltas: int) -> None:
-        """Insert what is left, and put what the manifests say into the table's row."""
+        """Insert the remaining rows, and update the table's row."""
         oldest = entry.oldest_version
         if self._state is None or self.base is None or self.head < entry.head_version:
             raise self.damaged("manifests of it are missing")
@@ -306,7 +316,7 @@ class TableReplay:
         self._insert_regions()
         self._flush()
         oldest = max(oldest, state.oldest_version, self.base)
-        if oldest > self.base:  # clean-up had forgotten these, and their files may be gone
+        if oldest > self.base:  # clean-up had removed these, and their files may be deleted
             forget(self._connection, self._table_id, oldest)
             forget_commits(self._connection, self._table_id, oldest)
         self._connection.execute(
@@ -337,7 +347,7 @@ class TableReplay:
             self._insert(s.regions, row)
 
     def _sums(self, state: pb.TableState) -> dict[str, int]:
-        """What the open spans, and those of the base, add up to."""
+        """The sums of the open spans, including those of the base."""
         spans = self._open.values()
         rows = sum(span.rows - span.deleted for span in spans)
         sums = {"segments": len(spans), "rows": rows, "bytes": sum(span.size for span in spans)}

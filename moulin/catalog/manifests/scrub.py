@@ -1,7 +1,7 @@
-"""Erasures in storage: manifests of older versions are written again without the rows that were erased.
+"""Erasures in storage: rewrites manifests of older versions without the erased rows.
 
-They keep their names. A recovery that comes before, or in between, reads them with the erasure (`recover.py`), which
-the lake manifest of its version holds.
+They keep their names. A recovery before or during that applies the erasure when it reads them (`recover.py`); the lake
+manifest of its version contains it.
 """
 
 # Decisions: docs/decisions/0441
@@ -26,39 +26,39 @@ from moulin.storage.store import Store
 
 
 class Rewritten(NamedTuple):
-    """An object that was written again under its name, and the SHA-256 of what it holds now."""
+    """An object that was rewritten under its name, and its new SHA-256."""
 
     path: str
     sha256: str
 
 
 def erasures_after(connection: sa.Connection, version: int) -> list[pb.Erasure]:
-    """The erasures that committed after a version, in their order."""
+    """The erasures committed after a version, in order."""
     e = s.erasures
     query = sa.select(e.c.data).where(e.c.version > version, e.c.data.is_not(None)).order_by(e.c.version)
     return [pb.Erasure.FromString(data) for data in connection.execute(query).scalars()]
 
 
 def unfinished(connection: sa.Connection) -> list[pb.Erasure]:
-    """Erasures that committed and of which something is left to do; full lake manifests hold them."""
+    """Committed but unfinished erasures; full lake manifests contain them."""
     e = s.erasures
     query = sa.select(e.c.data).where(e.c.data.is_not(None), e.c.finished_at.is_(None)).order_by(e.c.version)
     return [pb.Erasure.FromString(data) for data in connection.execute(query).scalars()]
 
 
 def scrub_storage(pool: Pool, store: Store, erasure: pb.Erasure) -> Iterator[Rewritten]:
-    """Write the manifests of the tables of an erasure again, wherever they hold what was erased."""
+    """Rewrite the manifests of the tables of an erasure that contain erased values."""
     scrubber = Scrubber(erasure)
     for path in _manifests(store, [UUID(bytes=one) for one in erasure.tables]):
         yield from scrub_object(pool, store, path, scrubber)
 
 
 def scrub_object(pool: Pool, store: Store, path: str, scrubber: Scrubber) -> Iterator[Rewritten]:
-    """Write one manifest again if it holds what was erased."""
+    """Rewrite one manifest if it contains erased values."""
     data = store.get(path)
     decoded = codec.decode(data, path)
     if not decoded.writable:
-        raise Corrupt(f"{path} was written by a newer version: erase with that one.")
+        raise Corrupt(f"{path} was written by a newer release: erase with that release.")
     with pool.read() as connection:
         forgotten = described(decoded.manifest) - _known(connection, sorted(described(decoded.manifest)))
         paths_there = column_files(decoded.manifest)
@@ -70,7 +70,7 @@ def scrub_object(pool: Pool, store: Store, path: str, scrubber: Scrubber) -> Ite
 
 
 def _manifests(store: Store, table_ids: Iterable[UUID]) -> Iterator[str]:
-    """The manifests of tables, and the copies of those that a recovery gave up."""
+    """The manifests of tables, and the copies of those discarded by a recovery."""
     wanted = set(table_ids)
     for table_id in sorted(wanted):
         listed = [info.path for info in store.list(paths.table_manifests_prefix(table_id))]

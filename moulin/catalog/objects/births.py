@@ -1,8 +1,8 @@
-"""Which version made which row: row ids are given out in order, so each version has a range of them.
+"""The versions that created rows: row ids are allocated in order, so each version has a range.
 
-A *step* is a row id and a version: rows from that id on, up to the next step, were made by that version; 0 stands for a
-version that is not known any more. Commits have their steps in `table_commits`. Clean-up packs those of commits that it
-forgets into few rows of the same table, and never drops one: a row may live for ever, however often it is updated.
+A *step* is a row id and a version: rows from that id up to the next step were created by that version; 0 means an
+unknown version. Commits have their steps in `table_commits`. Clean-up packs those of deleted commits into a few rows of
+the same table, and never drops a step, because rows may live forever.
 """
 
 # Decisions: docs/decisions/0452

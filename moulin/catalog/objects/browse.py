@@ -1,4 +1,4 @@
-"""Pages of what a lake has, for those who look around: tables by name, commits newest first, figures of the whole."""
+"""Pages for browsing a lake: tables by name, commits newest first, totals."""
 
 # Decisions: docs/decisions/0534
 
@@ -20,7 +20,7 @@ _ESCAPE = "\\"
 
 @dataclass(frozen=True, slots=True)
 class LakeFigures:
-    """Sums over the live tables of main, and when the newest version was committed (Unix nanoseconds)."""
+    """Sums over the live tables of main, and the commit time of the newest version (Unix nanoseconds)."""
 
     version: int
     committed_at: int | None
@@ -45,7 +45,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What a version did to one table. `database` has the branch in it, where the table is of one."""
+    """The change of one table in a version. `database` includes the branch, if any."""
 
     table_id: UUID
     database: str
@@ -198,7 +198,7 @@ def figures(connection: sa.Connection) -> LakeFigures:
 
 
 def contains(column: sa.ColumnElement[str], text: str) -> sa.ColumnElement[bool]:
-    """Whether the text is in a column, in any case. No character of it means anything else."""
+    """Whether a column contains the text, case-insensitive, without wildcards."""
     escaped = text.lower()
     for character in (_ESCAPE, "%", "_"):
         escaped = escaped.replace(character, _ESCAPE + character)

@@ -101,7 +101,7 @@ def rename(draft: Draft, key: NameOrId, new_name: str) -> Database:
 
 
 def set_properties(draft: Draft, key: NameOrId, updates: Mapping[str, str], removals: Collection[str]) -> Database:
-    """Properties set, and removed."""
+    """Set and remove properties."""
     check_texts(updates, "property")
     row = find(draft.connection, key)
     properties = {name: value for name, value in row.properties.items() if name not in removals} | dict(updates)
@@ -121,7 +121,7 @@ def preview_drop(connection: sa.Connection, key: NameOrId, grace_seconds: float)
 
 
 def drop(draft: Draft, key: NameOrId, *, cascade: bool, grace_seconds: float) -> Database:
-    """Tombstone the database; with `cascade`, its live children too, with the same end of grace, in one version."""
+    """Drop the database; with `cascade`, its live children too, with the same end of grace, in one version."""
     row = find(draft.connection, key, include_dropped=True)
     held = [
         f"{kind} {member.name!r}"
@@ -146,9 +146,9 @@ def drop(draft: Draft, key: NameOrId, *, cascade: bool, grace_seconds: float) ->
 
 
 def resurrect(draft: Draft, key: NameOrId) -> Database:
-    """Lift the tombstone of the database and of every child still in its grace window; all or nothing.
+    """Resurrect the database and every child still in its grace period; all or nothing.
 
-    A view or token whose tables do not all come back stays behind.
+    A view or token whose tables are not all resurrected stays dropped.
     """
     d = s.databases
     named = d.c.id == key if isinstance(key, UUID) else d.c.name == key

@@ -28,7 +28,7 @@ def table_or_view(
         except NotFound:
             continue
     if not found:
-        raise NotFound(f"There is no table or view {parent.name}.{name}.")
+        raise NotFound(f"Table or view {parent.name}.{name} does not exist.")
     source, row = max(found, key=lambda item: (item[1].tombstoned_at is None, item[1].tombstoned_at or 0))
     return tables.to_entry(parent.name, row) if source is s.tables else views.to_view(connection, row)
 

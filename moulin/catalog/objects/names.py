@@ -31,7 +31,7 @@ def require_free_name(connection: sa.Connection, database: Any, name: str) -> No
 def check_text(name: str) -> str:
     """`name` itself; PostgreSQL does not take every text that a client may send."""
     if "\0" in name:
-        raise InvalidInput("A name must not hold a zero byte.")
+        raise InvalidInput("A name must not contain a zero byte.")
     return name
 
 
@@ -47,7 +47,7 @@ def by_key(
         if row is not None and row.database_id != parent.id:
             raise InvalidInput(f"{kind} {key} is not in database {parent.name!r}; check both ids.")
         if row is not None and row.tombstoned_at is not None and not include_dropped:
-            raise NotFound(f"{kind} {parent.name}.{row.name} was dropped; resurrect it to use it again.")
+            raise NotFound(f"{kind} {parent.name}.{row.name} was dropped: resurrect it to use it again.")
     else:
         named = {"parent": parent.id, "name": check_text(key)}
         row = _by_name(table, include_dropped).first(connection, named)
@@ -65,7 +65,7 @@ def _by_name(table: sa.Table, include_dropped: bool) -> Prepared:
 
 
 def same(table: sa.Table, parent: Any, row: Any, key: NameOrId) -> sa.ColumnElement[bool]:
-    """What tells the rows that `key` may mean: the one with the id, or all of the database that have the name."""
+    """The condition for rows that `key` may mean: the one with the id, or all in the database with the name."""
     if isinstance(key, UUID):
         return sa.and_(table.c.id == row.id)
     return sa.and_(table.c.database_id == parent.id, table.c.name == row.name)

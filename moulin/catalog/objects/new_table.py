@@ -40,7 +40,7 @@ _MAX_WIDTH: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """What a table is made of; ids are assigned already."""
+    """The definition of a new table, with assigned ids."""
 
     schema: Schema
     last_column_id: int
@@ -71,7 +71,7 @@ class FirstRows:
 
 
 def foreseen(new: NewTable, database: str, name: str) -> TableState:
-    """The state of a table before it is made. REQUIRES: its id was chosen."""
+    """The state of a table before its creation. REQUIRES: its id is chosen."""
     assert new.id is not None
     return TableState(
         id=new.id,
@@ -98,7 +98,7 @@ def foreseen(new: NewTable, database: str, name: str) -> TableState:
 
 
 def check(new: NewTable) -> None:
-    """Refuse a table that the Python API could not make: InvalidInput says why."""
+    """Reject a table that the Python API could not create: InvalidInput says why."""
     for what, number in (
         ("schema", new.schema.schema_id),
         ("partition spec", new.spec.spec_id),
@@ -131,7 +131,7 @@ def _check_schema(new: NewTable) -> None:
     check_field_count(len(every))
     ids = [field.field_id for field in every]
     if len(set(ids)) != len(ids) or not 1 <= min(ids) <= max(ids) <= MAX_FIELD_ID:
-        raise InvalidInput(f"The fields of a schema have ids of their own, from 1 to {MAX_FIELD_ID}.")
+        raise InvalidInput(f"The fields of a schema must have distinct ids, from 1 to {MAX_FIELD_ID}.")
     if not max(ids) <= new.last_column_id <= MAX_FIELD_ID:
         raise InvalidInput(
             f"last_column_id lies between the highest field id, {max(ids)}, and {MAX_FIELD_ID}: "
@@ -165,9 +165,9 @@ def _column(schema: Schema, field_id: int, what: str) -> str:
     """The name of a field that the table is partitioned or sorted by: a simple type, and in no list or map."""
     name = schema.find_column_name(field_id)
     if name is None:
-        raise InvalidInput(f"The schema has no field {field_id}, which the {what} names.")
+        raise InvalidInput(f"The schema has no field {field_id}, which the {what} uses.")
     if column_path(schema, field_id) is None or not isinstance(schema.find_type(field_id), PrimitiveType):
-        raise InvalidInput(f"The {what} cannot rest on {name}: it is of type {schema.find_type(field_id)}, or nested.")
+        raise InvalidInput(f"The {what} cannot use {name}: it is of type {schema.find_type(field_id)}, or nested.")
     return name
 
 
@@ -178,7 +178,7 @@ def _check_key(new: NewTable) -> None:
     names = [_column(new.schema, field_id, "primary key") for field_id in ids]
     keyed = with_key(new.schema, names)
     if keyed.fields != new.schema.fields:
-        raise InvalidInput("The columns of a primary key are required.")
+        raise InvalidInput("The columns of a primary key must be required.")
     by_columns = all(isinstance(field.transform, IdentityTransform) for field in new.sort_order.fields)
     if not by_columns or [field.source_id for field in new.sort_order.fields] != list(ids):
         raise InvalidInput("A keyed table is sorted by its key.")
@@ -194,7 +194,7 @@ def _check_spec(new: NewTable) -> None:
         ids.add(field.field_id)
         names.add(field.name.lower())
     if len(ids) != len(new.spec.fields) or len(names) != len(new.spec.fields):
-        raise InvalidInput("The fields of a partitioning have ids and names of their own.")
+        raise InvalidInput("The fields of a partitioning must have distinct ids and names.")
     if not max(ids, default=0) <= new.last_partition_id <= _MAX_PARTITION_ID or min(ids, default=1) < 1:
         raise InvalidInput(
             f"last_partition_id lies between the highest id of a partition field, {max(ids, default=0)}, and "
@@ -224,4 +224,4 @@ def _check_order(new: NewTable) -> None:
             raise InvalidInput(f"Rows cannot be sorted by {field.transform} of column {column}, or twice.")
         seen.add(key)
     if bool(new.sort_order.fields) != bool(new.sort_order.order_id):
-        raise InvalidInput("A sort order has an id from 1 on; 0 is the one without fields.")
+        raise InvalidInput("The id of a sort order must be at least 1; 0 is the one without fields.")

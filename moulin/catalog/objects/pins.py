@@ -13,7 +13,7 @@ from moulin.catalog.sql.pool import Pool
 from moulin.errors import NotFound
 from moulin.model.ids import new_id
 
-_FORGET = 24 * 3600  # seconds after which a pin that ran out is removed
+_FORGET = 24 * 3600  # seconds after which an expired pin is removed
 
 
 def pin(pool: Pool, table_id: UUID, version: int, seconds: float) -> UUID:
@@ -33,13 +33,13 @@ def renew(pool: Pool, pin_id: UUID, seconds: float) -> None:
         p = s.pins
         done = connection.execute(p.update().where(p.c.id == pin_id).values(expires_at=expires_at))
         if done.rowcount == 0:
-            raise NotFound("The pin ran out and was cleaned up; open the version again.")
+            raise NotFound("The pin has expired: open the version again.")
         row = connection.execute(sa.select(p).where(p.c.id == pin_id)).one()
         require_kept(find_by_id(connection, row.table_id), row.version)
 
 
 def forget_pins(pool: Pool, now: int) -> None:
-    """Remove pins that ran out long ago: their readers died."""
+    """Remove pins that expired long ago: their readers are dead."""
     with pool.unordered(durable=False) as connection:
         connection.execute(s.pins.delete().where(s.pins.c.expires_at <= now - _FORGET * NANOS))
 

@@ -83,7 +83,7 @@ def is_newest(pool: Pool, table_id: UUID, format_version: int, version: int) -> 
 
 
 def newest(pool: Pool) -> list[str]:
-    """Where the metadata of the newest projection of each table and format version lies."""
+    """The location of the metadata of the newest projection of each table and format version."""
     p = s.projections
     mine = sa.and_(p.c.parent.is_not(None), p.c.table_id.in_(sa.select(s.tables.c.id)))
     last = sa.select(p.c.table_id, p.c.format_version, sa.func.max(p.c.version).label("version")).where(mine)
@@ -107,12 +107,12 @@ def record(
 
     `removed` is None when it shares no file with its parent. `erased` is what `last_erased` was before it was made.
 
-    False when somebody else was first, to project the version or to continue the parent, and when rows were erased
+    False if another process was first, to project the version or to continue the parent, or if rows were erased
     since. A projection beside the line (`parent` is None) lives as long as its version is kept.
     """
     f = s.projection_files
     until = s.OPEN if parent is not None else made.version + 1
-    with pool.unordered(durable=False) as connection:  # what a power cut takes away is made again
+    with pool.repeatable() as connection:
         tables.find_by_id(connection, table_id)
         if _last_erased(connection, table_id) != erased:
             return False
@@ -202,10 +202,17 @@ def _commits(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 _C = s.table_commits
 _SEQUENCE: sa.BindParameter[int] = sa.bindparam("sequence")
 _LAST = Prepared(_commits(_C.c.version <= _VERSION).order_by(_C.c.version.desc(), _C.c.ordinal.desc()).limit(1))
-_FIRST_OF = Prepared(
-    _commits(_C.c.version <= _VERSION, _C.c.sequence == _SEQUENCE).order_by(_C.c.version, _C.c.ordinal).limit(1)
-)
-_SAME = Prepared(_commits(_C.c.version == _VERSION).order_by(_C.c.ordinal))
+
+
+def _first_of() -> Prepared:
+    """The commits of the version that took a sequence number."""
+    c = _C.alias()
+    mine = (c.c.table_id == sa.bindparam("table_id"), c.c.version <= _VERSION, c.c.sequence == _SEQUENCE)
+    first = sa.select(sa.func.min(c.c.version)).where(*mine).scalar_subquery()
+    return Prepared(_commits(_C.c.version == first).order_by(_C.c.ordinal))
+
+
+_FIRST_OF = _first_of()
 _EARLIER = Prepared(
     _commits(_C.c.sequence < _SEQUENCE, _C.c.sequence > 0, _C.c.snapshot_id > 0)
     .order_by(_C.c.sequence.desc(), _C.c.version)
@@ -220,8 +227,8 @@ def data_commit(pool: Pool, table_id: UUID, version: int) -> DataCommit | None:
         last = _LAST.first(connection, at)
         if last.sequence == 0:
             return None
-        first = _FIRST_OF.first(connection, {**at, "sequence": last.sequence})
-        same = _SAME.all(connection, {"table_id": table_id, "version": first.version})
+        same = _FIRST_OF.all(connection, {**at, "sequence": last.sequence})
+        first = next(one for one in same if one.sequence == last.sequence)
         before = _EARLIER.first(connection, {"table_id": table_id, "sequence": last.sequence})
         earlier = None if before is None else before.snapshot_id
     return DataCommit(
@@ -284,13 +291,11 @@ def column_facts(pool: Pool, numbers: Sequence[int]) -> dict[int, bytes]:
     return found
 
 
-def _newest(column: sa.Column[int]) -> Prepared:
-    """The highest value of a column among the commits of a table up to a version."""
-    mine = (_C.c.table_id == sa.bindparam("table_id"), _C.c.version <= _VERSION)
-    return Prepared(sa.select(sa.func.max(column).label("value")).where(*mine))
-
-
-_LAST_UP_TO, _NEWEST = _newest(_C.c.version), _newest(_C.c.timestamp_ns)
+_NEWEST = Prepared(
+    sa.select(sa.func.max(_C.c.timestamp_ns).label("value")).where(
+        _C.c.table_id == sa.bindparam("table_id"), _C.c.version <= _VERSION
+    )
+)
 
 
 def commit_time(pool: Pool, table_id: UUID, version: int) -> int:
@@ -302,8 +307,21 @@ def commit_time(pool: Pool, table_id: UUID, version: int) -> int:
 def oldest_projectable(pool: Pool, table_id: UUID) -> int:
     """The oldest version that a projection can still be continued from or travelled to."""
     with pool.read() as connection:
-        oldest = int(tables.find_by_id(connection, table_id).oldest_version)
-        return int(_LAST_UP_TO.first(connection, {"table_id": table_id, "version": oldest}).value or oldest)
+        row = _OLDEST.first(connection, {"table_id": table_id})
+        if row is None:
+            tables.find_by_id(connection, table_id)  # says why
+        return int(row.value or row.oldest)
+
+
+def _oldest() -> Prepared:
+    t = s.tables.c
+    last = sa.select(sa.func.max(_C.c.version)).where(_C.c.table_id == t.id, _C.c.version <= t.oldest_version)
+    value = last.correlate(s.tables).scalar_subquery().label("value")
+    mine = (t.id == sa.bindparam("table_id"), t.tombstoned_at.is_(None))
+    return Prepared(sa.select(t.oldest_version.label("oldest"), value).where(*mine))
+
+
+_OLDEST = _oldest()
 
 
 def _one(pool: Pool, query: Prepared, table_id: UUID, format_version: int, version: int) -> Projected | None:

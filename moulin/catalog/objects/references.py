@@ -1,4 +1,4 @@
-"""What still refers to a table: live views that have it as a member, live tokens that route to it."""
+"""References to a table: live views with it as a member, live tokens that route to it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class References:
 
 
 class InUse(FailedPrecondition):
-    """A table cannot go while something refers to it; `references` is all that does."""
+    """A table cannot be dropped while it is referenced; `references` lists all references."""
 
     def __init__(self, message: str, references: References) -> None:
         super().__init__(message)

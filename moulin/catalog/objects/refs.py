@@ -68,7 +68,7 @@ def _nth(connection: sa.Connection, row: Any, version: int, count: int) -> int:
 
 
 def _made(connection: sa.Connection, table_id: Any, version: int) -> int | None:
-    """When the snapshot was made that a version shows; None when that is not known."""
+    """The time of the snapshot of a version; None if unknown."""
     c = s.table_commits
     at = sa.select(c.c.sequence).where(c.c.table_id == table_id, c.c.version <= version, c.c.ordinal >= 0)
     sequence = connection.execute(at.order_by(c.c.version.desc(), c.c.ordinal.desc()).limit(1)).scalar_one_or_none()

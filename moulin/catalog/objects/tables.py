@@ -10,7 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from moulin.catalog.objects import databases, new_table, references
-from moulin.catalog.objects.names import NameOrId, by_key, require_free_name, same
+from moulin.catalog.objects.names import NameOrId, by_key, check_text, require_free_name, same
 from moulin.catalog.objects.new_table import FirstRows as FirstRows
 from moulin.catalog.objects.new_table import NewTable as NewTable
 from moulin.catalog.objects.references import InUse
@@ -35,6 +35,10 @@ CREATE = "create"
 
 def find(connection: sa.Connection, database: NameOrId, key: NameOrId, *, include_dropped: bool = False) -> Any:
     """The row of a table, as of `find_by_id`: the live one, else (if asked for) the one dropped last."""
+    if isinstance(database, str) and isinstance(key, str):
+        names = {"in_database": check_text(database), "named": check_text(key)}
+        if (found := _BY_NAMES.first(connection, names)) is not None:
+            return found
     parent = databases.find(connection, database, include_dropped=include_dropped)
     row = by_key(connection, s.tables, parent, key, "Table", include_dropped=include_dropped)
     return _BY_ID.first(connection, {"table_id": row.id})
@@ -51,10 +55,17 @@ _HEAD_SNAPSHOT = (
     .scalar_subquery()
     .label("head_snapshot_id")
 )
-_BY_ID = Prepared(
-    sa.select(s.tables, s.databases.c.name.label("database"), _LAKE_VERSION, _HEAD_SNAPSHOT)
-    .join(s.databases, s.databases.c.id == s.tables.c.database_id)
-    .where(s.tables.c.id == sa.bindparam("table_id"))
+_ROWS = sa.select(s.tables, s.databases.c.name.label("database"), _LAKE_VERSION, _HEAD_SNAPSHOT).join(
+    s.databases, s.databases.c.id == s.tables.c.database_id
+)
+_BY_ID = Prepared(_ROWS.where(s.tables.c.id == sa.bindparam("table_id")))
+_BY_NAMES = Prepared(
+    _ROWS.where(
+        s.databases.c.name == sa.bindparam("in_database"),
+        s.databases.c.tombstoned_at.is_(None),
+        s.tables.c.name == sa.bindparam("named"),
+        s.tables.c.tombstoned_at.is_(None),
+    )
 )
 
 
@@ -67,7 +78,7 @@ def find_by_id(connection: sa.Connection, table_id: UUID, *, dropped_after: int 
     if row is None:
         raise NotFound("The table was dropped and purged.")
     if row.tombstoned_at is not None and (dropped_after is None or row.delete_at <= dropped_after):
-        raise NotFound(f"Table {full_name(row.database, row.name)} was dropped; resurrect it to use it again.")
+        raise NotFound(f"Table {full_name(row.database, row.name)} was dropped: resurrect it to use it again.")
     return row
 
 
@@ -78,7 +89,7 @@ def create(draft: Draft, database: NameOrId, name: str, new: NewTable) -> UUID:
     require_free_name(draft.connection, parent, name)
     table_id = new.id or new_id()
     if new.id is not None and _BY_ID.first(draft.connection, {"table_id": new.id}) is not None:
-        raise AlreadyExists(f"There is, or was, a table with the id {new.id}: ask for another one.")
+        raise AlreadyExists(f"A table with id {new.id} exists or existed: request another id.")
     version = draft.version
     draft.connection.execute(
         s.tables.insert().values(
@@ -105,7 +116,7 @@ def create(draft: Draft, database: NameOrId, name: str, new: NewTable) -> UUID:
             deltas=0,
         )
     )
-    store_setting(draft, s.table_schemas, table_id, new.schema.schema_id, schema_to_json(new.schema))
+    store_schema(draft, table_id, new.schema)
     store_setting(draft, s.table_specs, table_id, new.spec.spec_id, spec_to_json(new.spec))
     store_setting(draft, s.table_sort_orders, table_id, new.sort_order.order_id, sort_to_json(new.sort_order))
     row = _by_id(draft.connection, table_id)
@@ -121,11 +132,18 @@ SETTINGS = {"schemas": s.table_schemas, "specs": s.table_specs, "sort_orders": s
 
 
 def store_setting(draft: Draft, table: sa.Table, table_id: UUID, setting_id: int, text: str) -> None:
-    """Keep one schema, spec or sort order, here and in the manifest."""
+    """Store one schema, spec or sort order, here and in the manifest."""
     key = table.c[1]
     draft.connection.execute(table.insert().values({"table_id": table_id, key.name: setting_id, "json": text}))
     name = next(name for name, source in SETTINGS.items() if source is table)
     getattr(draft.table(table_id).table, name).append(pb.Setting(id=setting_id, json=text))
+
+
+def store_schema(draft: Draft, table_id: UUID, schema: Schema) -> None:
+    """Keep a schema. What is written here is not parsed again by this process."""
+    text = schema_to_json(schema)
+    store_setting(draft, s.table_schemas, table_id, schema.schema_id, text)
+    _parsed.setdefault(("schemas", text), schema)
 
 
 def record_commit(
@@ -259,13 +277,20 @@ def load(connection: sa.Connection, row: Any, version: int | None = None, *, cur
     )
 
 
+def numbers_at(connection: sa.Connection, row: Any, version: int) -> tuple[int, int]:
+    """The last sequence number of a table (a row of `find_by_id`) at a version, and the next row id."""
+    require_kept(row, version)
+    last = _LAST_COMMIT.first(connection, {"table_id": row.id, "version": version})
+    return int(last.sequence), int(last.first_row_id + last.added_rows)
+
+
 def made(draft: Draft, table_id: UUID) -> TableState:
     """A table as the version being committed leaves it."""
     return load(draft.connection, find_by_id(draft.connection, table_id), current=draft.write.version)
 
 
 def require_kept(row: Any, version: int, *, current: int | None = None) -> None:
-    """Refuse a version that the table did not exist in, that is not there yet, or that clean-up has passed."""
+    """Reject a version before the table's creation, in the future, or cleaned up."""
     name, current = full_name(row.database, row.name), row.lake_version if current is None else current
     if version > current:
         raise NotFound(f"Version {version} does not exist yet; the lake is at {current}.")
@@ -326,7 +351,7 @@ def to_entry(database: str, row: Any) -> TableEntry:
 
 
 def rename(draft: Draft, database: NameOrId, key: NameOrId, new_database: NameOrId, new_name: str) -> UUID:
-    """Give a table another name, possibly in another database of its branch. Its versions, files and id stay."""
+    """Rename a table, possibly to another database of its branch. Its versions, files and id do not change."""
     check_new_name(new_name, "table")
     row = find(draft.connection, database, key)
     parent = databases.find_parent(draft.connection, new_database)

@@ -19,7 +19,7 @@ def tombstone_of(row: Any) -> Tombstone | None:
 
 
 def bury(draft: Draft, table: sa.Table, row: Any, grace_seconds: float) -> None:
-    """Tombstone one row. A second drop never extends the grace window, but one with no grace may end it."""
+    """Tombstone one row. A second drop never extends the grace period, but one without grace may end it."""
     delete_at = draft.now + int(grace_seconds * NANOS)
     if row.tombstoned_at is not None and row.delete_at <= delete_at:
         return
@@ -32,7 +32,7 @@ def bury(draft: Draft, table: sa.Table, row: Any, grace_seconds: float) -> None:
 
 
 def lift(draft: Draft, table: sa.Table, ids: list[UUID]) -> None:
-    """Make tombstoned rows live again."""
+    """Resurrect tombstoned rows."""
     if ids:
         draft.connection.execute(table.update().where(table.c.id.in_(ids)).values(tombstoned_at=None, delete_at=None))
         add_rows(draft, table, ids)
@@ -57,9 +57,9 @@ def to_resurrect(
     live = any(row.tombstoned_at is None for row in rows)
     in_grace = [row for row in rows if row.tombstoned_at is not None and row.delete_at > now]
     if not in_grace and not live:
-        raise FailedPrecondition(f"{what} is past its grace window and can no longer be brought back.")
+        raise FailedPrecondition(f"{what} can no longer be resurrected: its grace period has ended.")
     if not in_grace:
         return None
     if live:
-        raise AlreadyExists(f"{what} already exists; rename it to bring back the dropped one of that name.")
+        raise AlreadyExists(f"{what} already exists: rename it to resurrect the dropped one.")
     return max(in_grace, key=lambda row: row.tombstoned_at)

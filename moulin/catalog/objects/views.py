@@ -88,7 +88,9 @@ def set_members(draft: Draft, database: NameOrId, key: NameOrId, members: Sequen
     parent = databases.find(draft.connection, database)
     row = find(draft.connection, database, key)
     if row.representations is not None:
-        raise FailedPrecondition(f"View {parent.name}.{row.name} is a query and unites no tables: replace it instead.")
+        raise FailedPrecondition(
+            f"View {parent.name}.{row.name} is a query, not a union of tables: replace it instead."
+        )
     ids = _member_ids(draft.connection, parent, members)
     _store_members(draft, row.id, ids)
     return _by_id(draft.connection, row.id)
@@ -101,7 +103,7 @@ def set_properties(
     _check_properties(updates)
     row = find(draft.connection, database, key)
     if row.representations is None:
-        raise FailedPrecondition(f"View {row.name} is a union of tables, and only queries have properties.")
+        raise FailedPrecondition(f"View {row.name} is a union of tables; only views with a query have properties.")
     properties = {name: value for name, value in row.properties.items() if name not in removals} | dict(updates)
     if properties != row.properties:
         values = {"properties": properties, "query_version": row.query_version + 1}
@@ -121,14 +123,16 @@ def list_all(connection: sa.Connection, database: NameOrId, *, include_dropped: 
 def rename(
     draft: Draft, database: NameOrId, key: NameOrId, new_name: str, new_database: NameOrId | None = None
 ) -> View:
-    """Another name for a view, in another database too if it is a query: a union stays beside its tables."""
+    """Rename a view, possibly to another database if it is a query: a union stays with its tables."""
     check_new_name(new_name, "view")
     row = find(draft.connection, database, key)
     target = databases.find_parent(draft.connection, database if new_database is None else new_database)
     if target.id != row.database_id:
         databases.require_same_branch(draft.connection, row.database_id, target)
         if row.representations is None:
-            raise InvalidInput("A union of tables stays in their database: make it there, and drop this one.")
+            raise InvalidInput(
+                "A union of tables cannot move to another database: create a new view there, and drop this one."
+            )
     if (new_name, target.id) != (row.name, row.database_id):
         require_free_name(draft.connection, target, new_name)
         values = {"name": new_name, "database_id": target.id}
@@ -154,8 +158,8 @@ def resurrect(draft: Draft, database: NameOrId, key: NameOrId) -> View:
         gone = [m.name for m in view.members if not _is_live(draft.connection, parent.id, m.id)]
         if gone:
             raise FailedPrecondition(
-                f"View {parent.name}.{row.name} unites tables that are no longer there: {', '.join(gone)}; "
-                "resurrect them first."
+                f"View {parent.name}.{row.name} combines tables that no longer exist: {', '.join(gone)}: resurrect "
+                f"them first."
             )
         lift(draft, s.views, [row.id])
     return _by_id(draft.connection, found.id if row is None else row.id)
@@ -170,7 +174,7 @@ def _member_ids(connection: sa.Connection, parent: Any, members: Sequence[NameOr
         raise InvalidInput("A view needs at least one table.")
     ids = live_tables(connection, parent, members, "a view unites tables of its own database")
     if len(set(ids)) != len(ids):
-        raise InvalidInput("A view may name each table once; a table named twice would count its rows twice.")
+        raise InvalidInput("A view may use each table only once.")
     return ids
 
 
@@ -182,7 +186,7 @@ def _live(connection: sa.Connection, parent: Any, name: str) -> Any:
 
 def _check_query(query: ViewQuery, members: Sequence[NameOrId]) -> None:
     if members:
-        raise InvalidInput("A view unites tables or has a query, not both.")
+        raise InvalidInput("A view can have tables or a query, not both.")
     view_history.check_dialects(query.representations)
     if not query.schema.fields:
         raise InvalidInput("A view needs at least one column.")
@@ -216,7 +220,7 @@ def _check_properties(properties: Mapping[str, str]) -> None:
     check_texts(properties, "property")
     for name in properties:
         if name.startswith("moulin."):
-            raise InvalidInput(f"Property {name!r:.60} is Moulin's own, and views have none of these: leave it out.")
+            raise InvalidInput(f"Property {name!r:.60} is reserved for tables: remove it.")
 
 
 def _query_values(query: ViewQuery, version: int) -> dict[str, Any]:
@@ -230,7 +234,7 @@ def _query_values(query: ViewQuery, version: int) -> dict[str, Any]:
 
 
 def _store_members(draft: Draft, view_id: UUID, ids: list[UUID]) -> None:
-    """Put the tables of a view in the place of those it had."""
+    """Replace the tables of a view."""
     draft.connection.execute(s.view_members.delete().where(s.view_members.c.view_id == view_id))
     rows = [{"view_id": view_id, "ordinal": ordinal, "table_id": table_id} for ordinal, table_id in enumerate(ids)]
     if rows:

@@ -1,4 +1,4 @@
-"""Segments in the catalog: which are live at a version, how they are found, counted, fed to readers and given up.
+"""Segments in the catalog: live segments of a version, searches, counts, feeds and deletion.
 
 Read `live.py` first: spans, and the time classes that make a range cheap. `lookup.py` finds segments in pages (its SQL
 is in `pages.py`), `stats.py` counts, `feed.py` compares two versions. `sql_rows.py` has the rows that a commit and a

@@ -45,7 +45,7 @@ def owners(connection: sa.Connection, sets: Mapping[int, Files]) -> dict[str, UU
 
 
 def replace_file(connection: sa.Connection, before: str, after: ColumnFile) -> None:
-    """Put a file into the place of another, in every set that has it."""
+    """Replace a file by another in every set that has it."""
     c, f = s.column_sets, s.column_files
     new = {"path": after.path, "size": after.size, "sha256": after.sha256}
     new["facts"] = codec.encode_file(after).SerializeToString(deterministic=True)
@@ -95,11 +95,13 @@ def has_field(p: sa.FromClause, field_id: int) -> sa.ColumnElement[bool]:
 _ANY = Prepared(sa.select(s.column_sets.c.id).where(s.column_sets.c.table_id == sa.bindparam("table_id")).limit(1))
 
 
-def fields_at(connection: sa.Connection, table_id: UUID, version: int) -> set[int]:
+def fields_at(connection: sa.Connection, table_id: UUID, version: int, *, has_base: bool = True) -> set[int]:
     """The ids of the columns that lie in column files of segments which are live in a table at a version.
 
     A table that never had any is known by an index; for others the spans of the version are looked through.
     """
+    if not has_base and _ANY.first(connection, {"table_id": table_id}) is None:
+        return set()
     row = tables.find_by_id(connection, table_id)
     c, p = s.column_sets, s.segment_spans
     owners = [table_id] if row.base_id is None else [table_id, row.base_id]

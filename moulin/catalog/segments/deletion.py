@@ -57,7 +57,7 @@ def offered(pool: Pool, limit: int = BATCH) -> list[TombstonedSegment]:
 
 
 def confirm(pool: Pool, numbers: Collection[int]) -> tuple[int, list[ReadyJournal]]:
-    """Forget segments that are gone from storage; returns how many, and the journals that may go now.
+    """Delete the rows of segments deleted from storage; returns how many, and the journals that may now be deleted.
 
     Unknown ones, and those confirmed before, do not count. Raises FailedPrecondition, with nothing changed, when one is
     still in use or was not offered yet.
@@ -70,9 +70,9 @@ def confirm(pool: Pool, numbers: Collection[int]) -> tuple[int, list[ReadyJourna
             kept = connection.execute(sa.select(g.c.number).where(g.c.number.in_(chunk)).limit(1)).scalar()
             early = sa.select(t.c.segment).where(t.c.segment.in_(chunk), t.c.delete_after > now).limit(1)
             if kept is not None:
-                raise FailedPrecondition(f"Segment {kept} is still part of a version that is kept; do not delete it.")
+                raise FailedPrecondition(f"Segment {kept} is still part of a kept version: do not delete it.")
             if (young := connection.execute(early).scalar()) is not None:
-                raise FailedPrecondition(f"Segment {young} was tombstoned too recently; wait until it is offered.")
+                raise FailedPrecondition(f"Segment {young} was tombstoned too recently: wait until it is offered.")
             gone += connection.execute(t.delete().where(t.c.segment.in_(chunk))).rowcount
         return gone, _ready(connection, now)
 
@@ -97,7 +97,7 @@ def _ready(connection: sa.Connection, now: int, outputs: Sequence[int] | None = 
 
 
 def confirm_journals(pool: Pool, outputs: Sequence[int]) -> int:
-    """Forget journals that are gone from storage; returns how many there were."""
+    """Delete the rows of journals deleted from storage; returns how many."""
     t = s.trash
     with pool.unordered() as connection:
         now = pool.now(connection)
@@ -109,7 +109,7 @@ def confirm_journals(pool: Pool, outputs: Sequence[int]) -> int:
 
 
 def trash_state(connection: sa.Connection) -> Any:
-    """How many objects wait for deletion, how many of them resisted it, and what the last of these said."""
+    """The numbers of objects waiting for deletion and of failed deletions, and the last error."""
     t = s.trash
     failing = sa.func.sum(sa.case((t.c.failures > 0, 1), else_=0))
     error = sa.func.max(t.c.last_error)

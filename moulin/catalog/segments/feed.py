@@ -48,7 +48,7 @@ _FIGURES = ("added-data-files", "deleted-data-files", "changed-deletion-vectors"
 
 @dataclass(frozen=True, slots=True)
 class FeedSegment:
-    """A segment as it was and as it is; None where it is not live. The deletion vectors may be the only difference."""
+    """A segment before and after; None if it is not live. They may differ only in the deletion vector."""
 
     before: LiveSegment | None
     after: LiveSegment | None
@@ -103,20 +103,21 @@ def require_range(connection: sa.Connection, row: Any, since: int, until: int) -
         raise InvalidInput(f"Changes since version {since} cannot end at the older version {until}.")
     if since < row.created_version:
         raise InvalidInput(
-            f"Table {name} was created at version {row.created_version}, after version {since}; ask for changes since "
+            f"Table {name} was created at version {row.created_version}, after version {since}: read changes since "
             f"version {max(row.created_version, row.oldest_version)}."
         )
     if since < row.oldest_version:
         raise FailedPrecondition(
-            f"The changes of {name} since version {since} were cleaned up; the oldest version to ask since is "
-            f"{row.oldest_version}. What was there at that version can be read with at(version={row.oldest_version})."
+            f"The changes of {name} since version {since} were cleaned up; the oldest possible since is "
+            f"{row.oldest_version}. Read the rows of that version with at(version={row.oldest_version})."
         )
     gaps = _GAPS.all(connection, {"since": since})
     for version in (since, until):
         if lost := next((gap for gap in gaps if gap.continues_from < version < gap.first_version), None):
             raise FailedPrecondition(
                 f"Version {version} was lost with an earlier catalog; the lake was recovered to version "
-                f"{lost.continues_from}. Undo what was read after that version, and ask since {lost.continues_from}."
+                f"{lost.continues_from}. Undo the changes after that version, and read changes since "
+                f"{lost.continues_from}."
             )
 
 
@@ -220,12 +221,12 @@ def net(pool: Pool, table_id: UUID, since: int, until: int) -> FeedEntry:
     with pool.read() as connection:
         row = tables.find_by_id(connection, table_id)
         require_range(connection, row, since, until)
-        before = tables.load(connection, row, since)
+        sequence, next_row_id = tables.numbers_at(connection, row, since)
         pairs = net_pairs(connection, table_id, since, until)
-        later = _LATER.all(connection, {**within, "sequence": before.last_sequence})
-        commits = tuple(_filled(before.last_sequence, later))
+        later = _LATER.all(connection, {**within, "sequence": sequence})
+        commits = tuple(_filled(sequence, later))
         (stamp,) = _STAMP.first(connection, {"until": until})
-    return FeedEntry(until, stamp, before.next_row_id, pairs, commits)
+    return FeedEntry(until, stamp, next_row_id, pairs, commits)
 
 
 def _filled(last: int, rows: Iterable[Any]) -> Iterator[CommitNumbers]:
@@ -237,8 +238,9 @@ def _filled(last: int, rows: Iterable[Any]) -> Iterator[CommitNumbers]:
 
 def net_pairs(connection: sa.Connection, table_id: UUID, since: int, until: int) -> tuple[FeedSegment, ...]:
     """The segments that differ between two versions of a table."""
-    numbers = {span.segment for span in _touched(connection, table_id, since, until)}
-    return _pairs(connection, table_id, numbers, since, until)
+    spans = _touched(connection, table_id, since, until)
+    older = {span.segment for span in spans if span.added_version <= since}
+    return _pairs(connection, table_id, {span.segment for span in spans}, since, until, older)
 
 
 @dataclass(slots=True)
@@ -280,8 +282,8 @@ def _loud_commits(connection: sa.Connection, row: Any, since: int, until: int) -
 
 def _no_longer_known(row: Any, version: int) -> FailedPrecondition:
     return FailedPrecondition(
-        f"What version {version} changed in {full_name(row.database, row.name)} is no longer known; the oldest version "
-        f"to ask since is {row.oldest_version}, or ask for net changes."
+        f"What version {version} changed in {full_name(row.database, row.name)} are no longer known; the oldest "
+        f"possible since is {row.oldest_version}, or read net changes."
     )
 
 
@@ -291,15 +293,13 @@ def _touched(connection: sa.Connection, table_id: UUID, since: int, until: int) 
     The index `spans_removed` answers all three questions: what closed, what opened and is open, what opened and closed
     later. Only ranges, no lists of versions: SQLite would rather scan than look each of them up.
     """
-    found: dict[int, Any] = {}
-    for query in _TOUCHED:
-        rows = query.all(connection, {"table_id": table_id, "since": since, "until": until})
-        found.update({row.id: row for row in rows})
+    rows = _TOUCHED.all(connection, {"table_id": table_id, "since": since, "until": until})
+    found = {row.id: row for row in rows}
     masked = _masked(connection, table_id, since, until) if base_level(connection, table_id, 0) else []
     return [*found.values(), *masked]
 
 
-def _touching() -> tuple[Prepared, ...]:
+def _touching() -> Prepared:
     p = s.segment_spans
     since: sa.BindParameter[int] = sa.bindparam("since")
     until: sa.BindParameter[int] = sa.bindparam("until")
@@ -315,7 +315,7 @@ def _touching() -> tuple[Prepared, ...]:
     )
     query = sa.select(p.c.id, p.c.segment, p.c.added_version, p.c.removed_version)
     mine = query.where(p.c.table_id == sa.bindparam("table_id"))
-    return tuple(Prepared(mine.where(condition)) for condition in conditions)
+    return Prepared(sa.union_all(*(mine.where(condition) for condition in conditions)))
 
 
 _TOUCHED = _touching()
@@ -332,18 +332,26 @@ def _masked(connection: sa.Connection, table_id: UUID, since: int, until: int) -
 
 
 def _pairs(
-    connection: sa.Connection, table_id: UUID, numbers: Iterable[int], before: int, after: int
+    connection: sa.Connection,
+    table_id: UUID,
+    numbers: Iterable[int],
+    before: int,
+    after: int,
+    older: Collection[int] | None = None,
 ) -> tuple[FeedSegment, ...]:
-    """The segments as two versions see them, where that differs, in order of their numbers."""
+    """The segments as two versions see them, where that differs, in order of their numbers.
+
+    `older` are those that may have been live before, by default any.
+    """
     wanted = sorted(numbers)
-    old = segments.by_number(connection, table_id, wanted, before)
+    old = segments.by_number(connection, table_id, wanted if older is None else sorted(older), before)
     new = segments.by_number(connection, table_id, wanted, after)
     pairs = (FeedSegment(old.get(number), new.get(number)) for number in wanted)
     return tuple(pair for pair in pairs if _vector(pair.before) != _vector(pair.after))
 
 
 def _vector(segment: LiveSegment | None) -> int | None:
-    """What tells two sights of a segment apart: None when it is not live, else its vector."""
+    """The state of a segment for comparison: None if it is not live, else its vector."""
     if segment is None:
         return None
     return segment.vector.id if segment.vector else 0

@@ -239,7 +239,9 @@ def refs_at_version(connection: sa.Connection, table_id: UUID, version: int) -> 
 
 
 def existing_ref(table_id: UUID, segment: LiveSegment) -> pb.DataFileRef:
-    """All about a segment that a table has, for whoever did not see it join, or when it was made for another table."""
+    """The full description of a segment of a table, for readers without its addition, or if it was created for another
+    table.
+    """
     ref = codec.segment_to_ref(segment, codec.EXISTING)
     parsed = paths.parse_segment_path(segment.facts.path)
     adopted = segment.facts.adopted
@@ -444,7 +446,7 @@ class Shared(NamedTuple):
 
     @property
     def files(self) -> tuple[ColumnFile, ...]:
-        """Its column files, each once."""
+        """Its distinct column files."""
         return tuple({file.path: file for files in self.sets.values() for file in files}.values())
 
     def beside(self, columns_id: int) -> LiveSegment:

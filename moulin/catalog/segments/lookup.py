@@ -94,14 +94,14 @@ def find(
     if not names or len(names) > MAX_NAMES:
         raise InvalidInput(f"From 1 to {MAX_NAMES} tables can be searched at once, not {len(names)}.")
     if time_range is not None and time_range[0] > time_range[1]:
-        raise InvalidInput("A time range ends no earlier than it starts.")
+        raise InvalidInput("The end of a time range must not be before its start.")
     found = _named(connection, database_id, list(dict.fromkeys(names)))
     asked = binascii.crc32(json.dumps([str(database_id), list(names), time_range]).encode())
     position = [int(found[0].lake_version), asked, 0, segments.NO_TIME, 0, -1]
     if cursor:
         position = _decode(cursor, 6)
         if position[1] != asked or not 0 <= position[2] < 2 * len(found):
-            raise InvalidInput("The cursor belongs to another search; start again without one.")
+            raise InvalidInput("The cursor belongs to another search: start again without one.")
     version = position[0]
     for row in found:
         try:
@@ -202,7 +202,7 @@ def by_number(connection: sa.Connection, numbers: Iterable[int]) -> list[FoundSe
 
 
 def owner(connection: sa.Connection, numbers: Sequence[int]) -> UUID | None:
-    """The table that the first of these segments that is known was made for."""
+    """The table of the first existing of these segments."""
     g = s.segments
     for chunk in chunks(sorted(numbers)):
         query = sa.select(g.c.table_id).where(g.c.number.in_(chunk)).order_by(g.c.number).limit(1)
@@ -331,7 +331,7 @@ def _decode(cursor: str, count: int) -> list[int]:
     try:
         form, *position = struct.unpack(f"<B{count}q", base64.b64decode(cursor.encode(), altchars=b"-_", validate=True))
     except (ValueError, struct.error):
-        raise InvalidInput("The cursor is not one that this server gave; start again without one.") from None
+        raise InvalidInput("Unknown cursor: start again without one.") from None
     if form != 1:
-        raise InvalidInput("The cursor is of another version of the server; start again without one.")
+        raise InvalidInput("The cursor is from another version of the server: start again without one.")
     return position

@@ -55,7 +55,7 @@ def find(pool: Pool, limit: int = AT_ONCE) -> Iterator[Expiring]:
 def _find_in(pool: Pool, row: Any, limit: int) -> Expiring | None:
     try:
         kept = retention_ns(row.properties)
-    except InvalidInput:  # written by hand: it says nothing that makes sense, and nothing may go early
+    except InvalidInput:  # an invalid hand-written value: nothing may be deleted early
         return None
     with pool.read() as connection:
         now = pool.now(connection)

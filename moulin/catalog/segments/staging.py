@@ -25,7 +25,7 @@ _AT_ONCE = 20
 
 
 def reserve(pool: Pool, table_id: UUID, count: int, owner: str, seconds: float) -> StagedSegments:
-    """Hand out `count` segment numbers of a table for `seconds`."""
+    """Allocate `count` segment numbers of a table for `seconds`."""
     if not 1 <= count <= MAX_COUNT:
         raise InvalidInput(f"From 1 to {MAX_COUNT} segments can be staged at once, not {count}.")
     with pool.unordered() as connection:
@@ -39,13 +39,13 @@ def reserve(pool: Pool, table_id: UUID, count: int, owner: str, seconds: float) 
 def stage(
     connection: sa.Connection, first: int, count: int, table_id: UUID, owner: str, now: int, expires_at: int
 ) -> None:
-    """Note that numbers that were just taken are handed out."""
+    """Record numbers that were just allocated."""
     row = {"first": first, "numbers": count, "table_id": table_id, "owner": owner}
     connection.execute(s.staged_segments.insert().values({**row, "created_at": now, "expires_at": expires_at}))
 
 
 def list_all(connection: sa.Connection, table_id: UUID | None = None) -> list[StagedSegments]:
-    """What is handed out, oldest first."""
+    """The allocated numbers, oldest first."""
     t = s.staged_segments
     query = sa.select(t).order_by(t.c.created_at, t.c.first)
     return [
@@ -55,7 +55,7 @@ def list_all(connection: sa.Connection, table_id: UUID | None = None) -> list[St
 
 
 def due(connection: sa.Connection, before: int) -> list[StagedSegments]:
-    """Some of those that ran out before a time."""
+    """Some of those that expired before a time."""
     t = s.staged_segments
     query = sa.select(t).where(t.c.expires_at <= before).order_by(t.c.expires_at, t.c.first).limit(_AT_ONCE)
     return [_to_staged(row) for row in connection.execute(query)]
@@ -71,7 +71,7 @@ def forget(connection: sa.Connection, staged: Sequence[StagedSegments]) -> None:
 
 
 def live_ranges(connection: sa.Connection, now: int) -> list[range]:
-    """The numbers that are handed out now."""
+    """The currently allocated numbers."""
     t = s.staged_segments
     rows = connection.execute(sa.select(t.c.first, t.c.numbers).where(t.c.expires_at > now))
     return [range(row.first, row.first + row.numbers) for row in rows]

@@ -25,7 +25,7 @@ class Filter:
     def __post_init__(self) -> None:
         for what, value in (("size", self.max_size), ("age", self.min_age_seconds), ("age", self.max_age_seconds)):
             if value is not None and not 0 <= value < 1 << 62:
-                raise InvalidInput(f"A {what} to filter by is zero or more, not {value}.")
+                raise InvalidInput(f"The {what} to filter by must be zero or more, not {value}.")
 
     def versions(self, connection: sa.Connection, now: int) -> tuple[int, int]:
         """The versions whose segments count: after the first, up to the second."""
@@ -154,7 +154,7 @@ def heads(connection: sa.Connection) -> dict[UUID, tuple[int, int]]:
 
 
 def changed_partitions(connection: sa.Connection, table_id: UUID, since: int) -> set[int]:
-    """The partitions with segments that came after a version and are live."""
+    """The partitions with live segments added after a version."""
     p = s.segment_spans
     fresh = sa.and_(p.c.removed_version == s.OPEN, p.c.added_version > since)
     query = sa.select(p.c.partition_id).where(p.c.table_id == table_id, fresh)

@@ -12,13 +12,13 @@ from moulin.errors import Corrupt, FailedPrecondition, InvalidInput, MoulinError
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise errors of the database, from the block that it surrounds, as the project's own."""
+    """Convert errors of the database in a block to the project's own."""
     try:
         yield
     except MoulinError:
         raise
     except (exc.IntegrityError, exc.DataError) as error:  # the latter: text with a zero byte, a number out of range
-        raise InvalidInput(f"The catalog refused the change: {reason(error)}.") from error
+        raise InvalidInput(f"The database rejected the change: {reason(error)}.") from error
     except (exc.DBAPIError, exc.TimeoutError, exc.PendingRollbackError) as error:  # the last: it broke before
         found = reason(error)
         if "no such table" in found or "does not exist" in found:
@@ -29,10 +29,10 @@ def translated() -> Iterator[None]:
             ) from error
         if "readonly" in found or "unable to open" in found or "permission denied" in found:
             raise FailedPrecondition(f"The catalog cannot be written: {found}.") from error
-        raise Unavailable(f"The catalog did not answer: {found}. Try again.") from error
+        raise Unavailable(f"The catalog is unavailable: {found}. Retry.") from error
 
 
 def reason(error: exc.SQLAlchemyError) -> str:
-    """The first line of what the database said."""
+    """The first line of the database's message."""
     original = getattr(error, "orig", None) or error
     return str(original).strip().split("\n")[0].rstrip(".")

@@ -33,7 +33,7 @@ _REQUEST = Prepared(s.requests.insert())
 
 
 class Draft:
-    """One version in the making. `kind` names it in the history of the lake."""
+    """A version being created. `kind` is its kind in the lake's history."""
 
     def __init__(self, write: Write, lake_uuid: UUID, kind: str) -> None:
         self.write = write
@@ -67,7 +67,7 @@ class Draft:
         return self._tables[table_id]
 
     def request(self, request_id: str, *, versions: int = 1, digest: bytes | None = None) -> None:
-        """Remember an idempotency key with this version, the last of the `versions` in a row that it stands for."""
+        """Store an idempotency key with this version, the last of its `versions` consecutive ones."""
         values: dict[str, Any] = {"id": request_id, "version": self.version, "created_at": self.now}
         values["versions"] = versions
         _REQUEST.run(self.connection, {**values, "digest": digest})
@@ -75,7 +75,7 @@ class Draft:
         holder.requests.append(pb.Request(**values, digest=digest or b""))
 
     def reroute(self) -> None:
-        """Say that this version may change where records are routed."""
+        """Record that this version may change the routing of records."""
         self.write.routing_seq = self.version
         self.lake().routing_changed = True
 
@@ -85,7 +85,7 @@ class Draft:
         return self._version is not None
 
     def save(self) -> None:
-        """Put the manifests into the outbox; nothing when no version was taken."""
+        """Put the manifests into the outbox, if a version was taken."""
         if self._version is None:
             return
         if self._lake is None and not self._tables:
@@ -108,7 +108,7 @@ class Draft:
 
 
 def start_manifest(lake_uuid: UUID, incarnation: int, version: int, timestamp_ns: int, kind: str) -> pb.Manifest:
-    """A manifest with what every manifest carries."""
+    """A manifest with the common fields."""
     return pb.Manifest(
         version=version,
         reader_features=codec.COMMON_FEATURES,

@@ -77,14 +77,16 @@ def postgresql(url: sa.URL, config: Config) -> sa.Engine:
 
 
 def _until_lost(url: sa.URL, millis: int) -> dict[str, int]:
-    """When a server counts as lost that vanished without a word; what the catalog's address says goes before."""
+    """Timeouts for detecting a dead server; the catalog's address takes precedence."""
     idle, interval = max(1, millis // 3000), max(1, millis // 9000)
     chosen = {"keepalives_idle": idle, "keepalives_interval": interval, "keepalives_count": 6}
     return {name: value for name, value in {**chosen, "tcp_user_timeout": millis}.items() if name not in url.query}
 
 
 def _ping_seldom(dialect: Any) -> None:
-    """Ask a connection that answered lately only if the server sent something: when it ends one, it says so."""
+    """Check a recently used connection only if the server sent something: when the server closes it, it sends a
+    message.
+    """
     ping, answered = dialect.do_ping, WeakKeyDictionary[Any, float]()
 
     def do_ping(connection: Any) -> bool:

@@ -11,12 +11,12 @@ from moulin.catalog.sql.pool import Pool
 
 
 def take(pool: Pool, name: str, owner: str, seconds: float) -> bool:
-    """Whether `owner` does the work `name` for the next `seconds`: it had it already, or nobody has."""
+    """Whether `owner` gets the lease `name` for the next `seconds`: it is free, or `owner` has it already."""
     t = s.leases
     with pool.unordered(durable=False) as connection:
         now = pool.now(connection)
         values = {"name": name, "owner": owner, "expires_at": now + int(seconds * NANOS)}
-        # Nobody has it for longer than that from now on: one that was taken under a clock ahead ends in time, too.
+        # Limits the lease to this duration, even if it was taken under a fast clock.
         ahead = sa.and_(t.c.name == name, t.c.expires_at > values["expires_at"])
         connection.execute(t.update().where(ahead).values(expires_at=values["expires_at"]))
         query = upsert(connection, t).values(values)

@@ -38,21 +38,21 @@ _BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def seconds_since_boot() -> float:
-    """A clock that nobody sets, and that goes on while the machine sleeps where the system has such a one."""
+    """A monotonic clock that continues during sleep, if the system has one."""
     return time.clock_gettime(_BOOT)
 
 
 @dataclass(slots=True)
 class InUse:
-    """What living processes use: the oldest version of each table they read, and files that are not committed yet."""
+    """State of running processes: the oldest version of each table they read, and uncommitted files."""
 
     pins: dict[UUID, int] = field(default_factory=dict)
     first_number: int | None = None
     is_writing: bool = False
-    is_filling: bool = False  # column files may be: whoever writes them says so, and reserves no number for it
+    is_filling: bool = False  # writers of column files set this; they reserve no numbers
 
     def may_be_committed(self, path: str) -> bool:
-        """Whether the file at `path`, if no version names it, may be one that a living process is about to commit."""
+        """Whether the unreferenced file at `path` may be committed by a running process."""
         if paths.parse_column_file_path(path) is not None:
             return self.is_filling
         number = paths.segment_number(path)
@@ -65,7 +65,7 @@ class InUse:
         return min(self.pins.values(), default=None)
 
     def add(self, other: dict[str, Any]) -> None:
-        """Note what one process uses. Numbers that it has had for too long count no more: their write has failed."""
+        """Record the state of one process. Numbers that it has had for too long are ignored: their write has failed."""
         for table, version in other["pins"].items():
             table_id = UUID(table)
             self.pins[table_id] = min(version, self.pins.get(table_id, version))
@@ -117,7 +117,7 @@ class Living:
             self._write_less()
 
     def reserve(self, first: int, count: int) -> None:
-        """Note numbers that this process may write files under."""
+        """Record numbers that this process may use for files."""
         with self._lock:
             now = seconds_since_boot()
             self._numbers[first] = (count, now + self._grace)
@@ -141,7 +141,7 @@ class Living:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """While it is open, clean-up leaves alone files that have no segment number and that no version names."""
+        """While it is open, clean-up keeps unreferenced files without a segment number."""
         with self._lock:
             self._writes += 1
         try:
@@ -154,7 +154,7 @@ class Living:
                 self._write_less()
 
     def close(self) -> None:
-        """Give up everything."""
+        """Release everything."""
         with self._lock:
             self._pins.clear()
             self._numbers.clear()
@@ -186,7 +186,7 @@ class Living:
             except OSError as error:
                 self._written = {}
                 raise Unavailable(
-                    f"{self._folder} cannot be written ({error.strerror}): make room or mend the disk, then retry."
+                    f"{self._folder} cannot be written ({error.strerror}): free space or repair the disk, then retry."
                 ) from error
 
     def _content(self) -> dict[str, Any]:
@@ -206,8 +206,8 @@ class Living:
             os.rename(temporary, self._folder / self._name)
         except OSError as error:
             raise FailedPrecondition(
-                f"{self._folder} cannot be written ({error.strerror}); every process that opens the lake notes there "
-                "what it uses: make the folder writable."
+                f"{self._folder} cannot be written ({error.strerror}); every process that opens the lake records "
+                f"there what it uses: make the folder writable."
             ) from error
         return fd
 
@@ -234,7 +234,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def survey(catalog_file: Path) -> InUse:
-    """What the processes that live now use of the lake with this catalog. Files of dead ones are removed."""
+    """The state of all running processes for this catalog. Files of dead ones are removed."""
     found = InUse()
     folder = catalog_file.parent / paths.living_folder()
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
@@ -250,8 +250,8 @@ def _add(found: InUse, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except PermissionError:
         raise FailedPrecondition(
-            f"{path} cannot be read, and so it is not known what a process of another user reads and writes: clean up "
-            "as that user, or as one who may read it."
+            f"{path} cannot be read, so the files used by a process of another user are unknown: clean up as that "
+            f"user, or as a user who may read it."
         ) from None
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -4,7 +4,7 @@ Every mutation goes through `Pool.write`, which locks the counter row first. So 
 version V was read, nothing with a version <= V appears later. No I/O but SQL happens while the lock is held.
 """
 
-# Decisions: docs/decisions/0002, docs/decisions/0142
+# Decisions: docs/decisions/0002, docs/decisions/0142, docs/decisions/0701
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from moulin.catalog.sql.clock import Clock, SimulatedClock
 from moulin.catalog.sql.creation import create_tables, stamp
 from moulin.catalog.sql.database_errors import reason, translated
 from moulin.catalog.sql.living import InUse, Living, survey
-from moulin.catalog.sql.prepared import Prepared
+from moulin.catalog.sql.prepared import Prepared, execute
 from moulin.config import Config
 from moulin.errors import (
     Closed,
@@ -69,7 +69,7 @@ class Write:
     routing_seq: int
 
     def take_response_seq(self) -> int:
-        """The number of an answer: higher than that of every answer from an earlier state."""
+        """The number of a result, higher than that of every result from an earlier state."""
         self.response_seq += 1
         return self.response_seq
 
@@ -126,7 +126,7 @@ class Pool:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """One consistent snapshot. Do not keep it open across anything slow."""
+        """One consistent snapshot. Do not keep it open during slow work."""
         if (shared := getattr(self._views, "connection", None)) is not None:
             yield shared
             return
@@ -140,7 +140,7 @@ class Pool:
     def view(self) -> Iterator[None]:
         """Within the block all reads of this thread see one snapshot, and share a connection: each is one round trip.
 
-        What is changed meanwhile, by this thread too, is not seen.
+        Later changes, including those of this thread, are not seen.
         """
         with self.read() as connection:
             before = getattr(self._views, "connection", None)
@@ -167,9 +167,19 @@ class Pool:
                 if not decided or isinstance(error, (exc.IntegrityError, exc.DataError)):
                     raise
                 raise Unavailable(
-                    f"The catalog did not confirm the change: {reason(error)}. Its outcome is unknown: look whether "
-                    "it was made before repeating it."
+                    f"The catalog did not confirm the change: {reason(error)}. Its outcome is unknown: check whether "
+                    f"it was committed before repeating it."
                 ) from error
+
+    @contextmanager
+    def repeatable(self) -> Iterator[sa.Connection]:
+        """A mutation as of `unordered` that is simply made again when it was lost: in a power cut, or in a crash of
+        the database's server, which this process may outlive.
+        """
+        with self.unordered(durable=False) as connection:
+            if not self.is_sqlite:
+                execute(connection, "SET LOCAL synchronous_commit TO OFF").close()
+            yield connection
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -191,7 +201,7 @@ class Pool:
         with self.unordered() as connection:
             (row,) = _LOCK_COUNTER.all(connection, {})
             if (gone := gave_up.get()) is not None and gone():
-                raise Unavailable("The call was given up while it waited for others; nothing was done.")
+                raise Unavailable("The call was cancelled while it waited for others; nothing was done.")
             self._require_newest(row)
             clock = self.now(connection)
             now = max(row.clock_ns + 1, clock)
@@ -205,7 +215,7 @@ class Pool:
         self._newest = max(self._newest, write.version)
 
     def _require_newest(self, row: Any) -> None:
-        """Refuse a catalog that is not the truth any more, before anything is committed to it."""
+        """Reject an outdated catalog before anything is committed to it."""
         if self.given_up is not None or row.incarnation < 0:
             raise Fenced(self.given_up or GIVEN_UP)
         if self.incarnation not in (None, row.incarnation) or self._was_replaced():
@@ -226,7 +236,9 @@ class Pool:
             connection.execute(s.lake.update().values(incarnation=-sa.func.abs(s.lake.c.incarnation)))
 
     def _was_replaced(self) -> bool:
-        """Whether the file that this process has open is no longer the lake's catalog: it would commit into nowhere."""
+        """Whether the file that this process has open is no longer the lake's catalog, so that commits would be
+        lost.
+        """
         return self._inode is not None and self._inode != self._find_inode()
 
     def _find_inode(self) -> int | None:
@@ -263,7 +275,7 @@ class Pool:
         Those that are `noted` are kept from clean-up.
         """
         if count < 1:
-            raise InvalidInput(f"At least one {name} number must be asked for, not {count}.")
+            raise InvalidInput(f"Request at least one {name} number, not {count}.")
         if name != "segment":
             with self.unordered() as connection:
                 return take(connection, name, count)
@@ -281,12 +293,12 @@ class Pool:
         return first
 
     def note_reserved(self, first: int, count: int) -> None:
-        """Keep clean-up from files under these segment numbers while this process lives and may commit them."""
+        """Protect files with these segment numbers from clean-up while this process runs and may commit them."""
         if self.living is not None:
             self.living.reserve(first, count)
 
     def in_use(self) -> InUse:
-        """What living processes use, where the catalog is a file and they are all on this machine."""
+        """The state of running processes, if the catalog is a file and they are all on this machine."""
         return InUse() if self.living is None else survey(Path(self._file or ""))
 
     def rewrite(self, busy_ms: int) -> bool:
@@ -317,7 +329,7 @@ class Pool:
             return _revision(connection)
 
     def migrate(self) -> None:
-        """Bring the schema to this version, under a lock; a newer one is refused."""
+        """Migrate the schema to this version, under a lock; a newer one is rejected."""
         found = self.revision()
         self._inode = self._find_inode()
         if found is not None and found > HEAD_REVISION:

@@ -71,7 +71,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A statement as the driver takes it, and how values go in and come out."""
+    """A statement in the driver's form, with conversions of values."""
 
     text: str
     binds: tuple[tuple[str, Any, Processor | None], ...]  # name, default, conversion
@@ -160,7 +160,7 @@ def _is_watched(connection: sa.Connection) -> bool:
 
 
 def _as_sqlalchemy(connection: sa.Connection, text: str, error: Any, cursor: Any) -> Exception:
-    """An error of the driver as SQLAlchemy raises it. A connection that it broke is given up."""
+    """An error of the driver as SQLAlchemy raises it. A broken connection is closed."""
     dialect = connection.dialect
     broken = dialect.is_disconnect(error, connection.connection, cursor)
     wrapped: Exception = exc.DBAPIError.instance(

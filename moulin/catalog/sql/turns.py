@@ -1,7 +1,7 @@
-"""Turns: writers that lost a race to commit to a table, in the order in which they came. They are rows of `leases`.
+"""Turns: a queue of writers with a conflict on a table, stored as rows of `leases`.
 
 A ticket is a writer's place in the queues of some tables. It *waits*, or it *has the turn*: its writer was told to read
-the table again and to come back. Whoever has the turn and does not come back lapses, which is remembered for a while.
+the table again and to come back. A writer that does not use its turn causes a lapse, which is remembered for a while.
 """
 
 # Decisions: docs/decisions/0511
@@ -29,7 +29,7 @@ _OF_TABLE = Prepared(sa.select(s.leases).where(s.leases.c.name.like(sa.bindparam
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A place in a queue. `turns` counts how often its writer had the turn; 0 while it waits for the first."""
+    """A place in a queue. `turns` counts the turns of its writer; 0 while it waits for the first."""
 
     name: str
     turns: int
@@ -79,7 +79,7 @@ def leave(pool: Pool, tables: Sequence[str], name: str) -> None:
 
 
 def lapses(pool: Pool, table: str, token: str) -> int:
-    """How often writers of a token had the turn lately, and did not come."""
+    """How often writers of a token recently did not use their turn."""
     with pool.unordered(durable=False) as connection:
         now = pool.now(connection)
         _forget_expired(connection, table, now)

@@ -27,7 +27,7 @@ def beat(pool: Pool, server: str, member_id: str, kind: MemberKind, endpoint: st
         if not text.strip() or len(text) > _MAX_TEXT or "\0" in text:
             raise InvalidInput(f"A member needs an {what} of 1 to {_MAX_TEXT} characters.")
     if not 0 <= weight <= _MAX_WEIGHT:
-        raise InvalidInput(f"A member's weight is from 0 to {_MAX_WEIGHT}, not {weight}.")
+        raise InvalidInput(f"A member's weight must be from 0 to {_MAX_WEIGHT}, not {weight}.")
     m = s.members
     with pool.unordered(durable=False) as connection:
         now = pool.now(connection)

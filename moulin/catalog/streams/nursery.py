@@ -38,7 +38,7 @@ _MAX_REASON = 1000
 def request_key(request_id: str) -> str:
     """The key under which the request id of a nursery is remembered; commits of others have keys of their own."""
     if not request_id.strip():
-        raise InvalidInput("A registration needs a request id: one per batch, the same for every try.")
+        raise InvalidInput("A registration needs a request id: one per batch, the same for every attempt.")
     if len(request_id) > _MAX_REQUEST_ID or "\0" in request_id:
         raise InvalidInput(f"A request id has at most {_MAX_REQUEST_ID} characters, none of them a zero byte.")
     return request_ids.NURSERY + request_id
@@ -55,7 +55,7 @@ def earlier(connection: sa.Connection, key: str, asked: bytes) -> tuple[int, ...
     if row is None:
         return ()
     if row.digest is not None and bytes(row.digest) != asked:
-        raise InvalidInput("This request id was used for another batch; a batch needs an id of its own.")
+        raise InvalidInput("This request id was used for another batch: use a new id for each batch.")
     return tuple(range(row.version - row.versions + 1, row.version + 1))
 
 
@@ -71,7 +71,7 @@ def register(
     """Add segments to one table, one version for each, in order; then move the streams that brought nothing."""
     gave = {advance.stream_id for registration in registrations for advance in registration.advances}
     if both := gave.intersection(advance.stream_id for advance in idle):
-        raise InvalidInput(f"Stream {min(both)} brought segments to this batch; it cannot be idle, too.")
+        raise InvalidInput(f"Stream {min(both)} has segments in this batch, so it cannot be idle.")
     drafts = []
     for count, registration in enumerate(registrations, start=1):
         draft = Draft(write, lake_uuid, KIND)
@@ -91,10 +91,10 @@ def register(
 def commit_batch(draft: Draft, batch: NurseryBatch, key: str, asked: bytes) -> None:
     """All tables, one frontier per stream and what was set aside, as one version. Refused when routing changed."""
     if not batch.frontiers:
-        raise InvalidInput("A batch moves the frontier of at least one stream.")
+        raise InvalidInput("A batch must move the frontier of at least one stream.")
     moved = [frontier.stream_id for frontier in batch.frontiers]
     if len(set(moved)) != len(moved):
-        raise InvalidInput("A batch may move the frontier of each stream once.")
+        raise InvalidInput("A batch may move the frontier of each stream only once.")
     if draft.write.routing_seq != batch.routing_seq:
         raise Conflict(
             f"Routing changed since the batch was planned (from {batch.routing_seq} to {draft.write.routing_seq}); "
@@ -152,7 +152,7 @@ def _note_source(draft: Draft, source: str) -> None:
     """Remember an upload as long as requests are, so that it is registered once."""
     key = f"{request_ids.NURSERY}source:{hashlib.sha256(source.encode()).hexdigest()}"
     if draft.connection.execute(sa.select(s.requests.c.id).where(s.requests.c.id == key)).first() is not None:
-        raise AlreadyExists(f"{source} was registered before: a file is registered once, under one request id.")
+        raise AlreadyExists(f"{source} was already registered, under another request id.")
     draft.request(key)
 
 
@@ -190,7 +190,7 @@ def _move_frontier(draft: Draft, frontier: Frontier, written: Iterable[UUID]) ->
     if frontier.reached < frontier.start:
         raise InvalidInput(f"The frontier of stream {row.id} cannot go back to {frontier.reached}.")
     if not set(frontier.tables) <= set(written):
-        raise InvalidInput(f"Stream {row.id} names tables that the batch has no segments of.")
+        raise InvalidInput(f"Stream {row.id} has tables without segments in the batch.")
     t = s.stream_tables
     ahead = sa.select(sa.func.max(t.c.merged_offset)).where(t.c.stream_id == row.id)
     found = max(row.frontier, draft.connection.execute(ahead).scalar() or row.frontier)
@@ -213,19 +213,17 @@ def _open_stream(draft: Draft, move: Advance | Frontier) -> Any:
     for offset in (move.start, move.reached):
         streams.check_offset(offset)
     if not 0 <= move.ingest_time <= streams.MAX_OFFSET:
-        raise InvalidInput(f"The ingest time {move.ingest_time} is not one in Unix nanoseconds.")
+        raise InvalidInput(f"The ingest time {move.ingest_time} is not a valid time in Unix nanoseconds.")
     row = streams.find(draft.connection, move.stream_id)
     if row.stopped_offset is not None and move.reached > row.stopped_offset:
-        raise FailedPrecondition(
-            f"Stream {row.id} ended at offset {row.stopped_offset}; nothing of it is at {move.reached}."
-        )
+        raise FailedPrecondition(f"Stream {row.id} ended at offset {row.stopped_offset}, before {move.reached}.")
     return row
 
 
 def _lost(stream_id: UUID, what: str, expected: int, found: int) -> Conflict:
     return Conflict(
-        f"Stream {stream_id} is {what} offset {found}, not {expected}: another nursery was first. Read the streams "
-        "and plan again.",
+        f"Stream {stream_id} is {what} offset {found}, not {expected}: another nursery committed first. Read the "
+        f"streams and plan again.",
         requirement=f"stream {stream_id}",
         expected=expected,
         found=found,
@@ -250,7 +248,7 @@ def _set_aside(draft: Draft, rows: Sequence[SetAside], moved: set[UUID]) -> None
         if row.stream_id not in moved:
             raise InvalidInput(f"Records of stream {row.stream_id} cannot be set aside without moving its frontier.")
         if row.records < 0 or not row.reason.strip():
-            raise InvalidInput("What is set aside needs a reason, and a number of records that is not negative.")
+            raise InvalidInput("Records that are set aside need a reason and a non-negative number.")
         check_text(row.reason, "reason why records are set aside")
         if row.path:
             paths.checked(row.path)

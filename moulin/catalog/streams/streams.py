@@ -67,11 +67,11 @@ def register(draft: Draft, plaintext: str, collector_id: str, description: str) 
 
 def check_collector(collector_id: str, description: str) -> None:
     if not collector_id.strip():
-        raise InvalidInput("A collector needs an id, fresh for each start of it.")
+        raise InvalidInput("A collector needs a new id for each start.")
     if len(collector_id) > _MAX_TEXT or len(description) > _MAX_TEXT:
         raise InvalidInput(f"A collector's id and description have at most {_MAX_TEXT} characters.")
     if "\0" in collector_id + description:
-        raise InvalidInput("A collector's id and description must not hold a zero byte.")
+        raise InvalidInput("A collector's id and description must not contain a zero byte.")
 
 
 def active(connection: sa.Connection, collector_id: str) -> Any | None:
@@ -138,12 +138,14 @@ def stop(draft: Draft, stream_id: UUID, stopped_at: int, final_offset: int, reas
     """Nothing follows `final_offset`. Who comes second changes nothing, and must mean the same offset."""
     check_offset(final_offset)
     if not 0 <= stopped_at <= MAX_OFFSET:
-        raise InvalidInput(f"The time {stopped_at} at which the stream stopped is not one in Unix nanoseconds.")
+        raise InvalidInput(
+            f"The time {stopped_at} at which the stream stopped is not a valid time in Unix nanoseconds."
+        )
     row = find(draft.connection, stream_id)
     if row.stopped_at is not None:
         if row.stopped_offset != final_offset:
             raise FailedPrecondition(
-                f"Stream {stream_id} was stopped at offset {row.stopped_offset} before, not at {final_offset}."
+                f"Stream {stream_id} was already stopped at offset {row.stopped_offset}, not at {final_offset}."
             )
         return
     furthest = max([row.frontier, *_table_offsets(draft.connection, stream_id).values()])

@@ -92,7 +92,7 @@ def validate(connection: sa.Connection, plaintext: str, now: int) -> Token:
     found = connection.execute(query.where(k.c.selector == (match[1] if match else ""))).first()
     same_hash = hmac.compare_digest(_hash(plaintext), _NOBODY if found is None else bytes(found.hash))
     if found is None or not same_hash or found.tombstoned_at is not None or (found.expires_at or now + 1) <= now:
-        raise Unauthenticated("The ingest token is not valid; check it, or have a new one made.")
+        raise Unauthenticated("The ingest token is not valid: check it, or create a new one.")
     return _by_id(connection, found.token_id)
 
 
@@ -125,7 +125,7 @@ def resurrect(draft: Draft, database: NameOrId, key: NameOrId) -> Token:
         targets = {*_targets(_routing(row)).values()}
         alive = sa.select(sa.func.count()).where(s.tables.c.id.in_(targets), s.tables.c.tombstoned_at.is_(None))
         if draft.connection.execute(alive).scalar_one() < len(targets):
-            raise FailedPrecondition(f"{what} routes to tables that are no longer there; resurrect them first.")
+            raise FailedPrecondition(f"{what} routes to tables that are no longer there: resurrect them first.")
         lift(draft, t, [row.id])
     return _by_id(draft.connection, found.id if row is None else row.id)
 
@@ -171,7 +171,7 @@ def _add_secret(draft: Draft, token_id: UUID, expires_in: float | None) -> str:
     if expires_in is not None:
         expires_at = draft.now + _nanos(expires_in, "The time until a token ends")
         if expires_at == draft.now:
-            raise InvalidInput("A token that ends at once is of no use; give a time above zero, or none.")
+            raise InvalidInput("The lifetime of a token must be above zero, or not given.")
     selector = secrets.token_hex(8)
     plaintext = f"ing_{selector}_{secrets.token_urlsafe(32)}"
     values = {"token_id": token_id, "hash": _hash(plaintext), "hint": plaintext[-4:], "created_at": draft.now}

@@ -78,7 +78,9 @@ def _claim(pool: Pool, connection: sa.Connection, row: Any, worker: str, seconds
     """None when the task turned out to be nothing to claim: then it is gone, or in quarantine."""
     t = s.merge_tasks
     now = pool.now(connection)
-    if row.worker is not None and _note_failure(pool, connection, row, now, f"Worker {row.worker} let it lapse."):
+    if row.worker is not None and _note_failure(
+        pool, connection, row, now, f"The lease of worker {row.worker} has expired."
+    ):
         return None
     version = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())
     inputs = _live_inputs(connection, row)
@@ -166,7 +168,7 @@ def release(pool: Pool, claim: Claim) -> bool:
     """Make a task available at once; whether that changed anything. It does not count as a failure.
 
     A worker that stops releases its own attempt; that does nothing when the claim no longer holds. Attempt 0 is an
-    operator's: it takes the task from whoever has it, ends its back-off, and forgets the failures of one in quarantine.
+    operator's: it takes the task from its worker, ends its back-off, and resets the failures of a quarantined one.
     """
     t = s.merge_tasks
     with pool.unordered() as connection:
@@ -177,7 +179,9 @@ def release(pool: Pool, claim: Claim) -> bool:
         elif row is None:
             raise unknown_task(claim.task_id)
         elif row.finished_version is not None:
-            raise FailedPrecondition(f"Merge task {claim.task_id} is done already, as version {row.finished_version}.")
+            raise FailedPrecondition(
+                f"Merge task {claim.task_id} was already completed, as version {row.finished_version}."
+            )
         now = pool.now(connection)
         if row.worker is None and row.available_at <= now:
             return False
@@ -251,11 +255,11 @@ def _claimed(connection: sa.Connection, claim: Claim) -> Any:
     """The row of a task whose claim holds. Attempt 0 stands for whichever there is, of workers that know of none."""
     row = _locked(connection, claim.task_id)
     if row.finished_version is not None:
-        raise Fenced(f"Merge task {claim.task_id} is done already, as version {row.finished_version}.")
+        raise Fenced(f"Merge task {claim.task_id} was already completed, as version {row.finished_version}.")
     if row.worker is None or claim.attempt not in (0, row.attempt):
         raise Fenced(
-            f"Attempt {claim.attempt or row.attempt} at merge task {claim.task_id} was given up or taken over; "
-            "drop what it wrote and ask for another task."
+            f"Attempt {claim.attempt or row.attempt} at merge task {claim.task_id} was cancelled or taken over: "
+            f"discard its output and request another task."
         )
     return row
 

@@ -31,7 +31,7 @@ COMPACT, FILL = "compact", "fill"
 class PlannedTask:
     """Segments of one partition to be compacted into `level`, each with the deletion vector that the plan saw.
 
-    A task of the kind `FILL` holds segments whose pending columns are being filled. Only whoever made it does it: once
+    A task of the kind `FILL` holds segments whose pending columns are being filled. Only its creator runs it: once
     its lease is over, it is forgotten.
     """
 
@@ -59,13 +59,13 @@ def create(pool: Pool, planned: Sequence[PlannedTask], begin: Begin | None = Non
     claims = [Claim(new_id(), 0 if begin is None else 1) for _ in planned]
     owners = {number: index for index, plan in enumerate(planned) for number in plan.inputs}
     if len(owners) != sum(len(plan.inputs) for plan in planned):
-        raise InvalidInput("Merge tasks that are planned together share no segment.")
+        raise InvalidInput("Merge tasks that are planned together must not share segments.")
     if wrong := [plan.level for plan in planned if not 0 <= plan.level <= MAX_LEVEL]:
-        raise InvalidInput(f"Segments have levels from 0 to {MAX_LEVEL}: none can be compacted into level {wrong[0]}.")
+        raise InvalidInput(f"Levels are from 0 to {MAX_LEVEL}: segments cannot be compacted into level {wrong[0]}.")
     wanted = sorted(owners)  # in one order, so that two who want the same do not wait for each other in turn
     # One that is claimed at once is of no use to anybody after a power cut, and does not wait for the disk.
     if begin is None and any(plan.kind != COMPACT for plan in planned):
-        raise InvalidInput("A task that fills columns is claimed by the worker that creates it: name the worker.")
+        raise InvalidInput("A task that fills columns must be claimed by the worker that creates it: give the worker.")
     with pool.unordered(durable=begin is None) as connection:
         now = pool.now(connection)
         _forget_lapsed(connection, now)
@@ -164,7 +164,7 @@ def delete_all(connection: sa.Connection, ids: Sequence[UUID]) -> None:
 
 
 def prune(pool: Pool, keep_seconds: float) -> int:
-    """Forget tasks that were done long ago; returns how many."""
+    """Delete old finished tasks; returns how many."""
     t, v = s.merge_tasks, s.versions
     with pool.unordered(durable=False) as connection:
         before = pool.now(connection) - int(keep_seconds * NANOS)
@@ -173,4 +173,4 @@ def prune(pool: Pool, keep_seconds: float) -> int:
 
 
 def unknown_task(task_id: UUID) -> NotFound:
-    return NotFound(f"There is no merge task {task_id}: it was deleted, or done long ago.")
+    return NotFound(f"Merge task {task_id} does not exist: it was deleted, or completed long ago.")

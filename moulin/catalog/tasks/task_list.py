@@ -15,7 +15,7 @@ from moulin.model.operations import Claim
 
 
 def list_all(connection: sa.Connection, table_id: UUID | None = None) -> list[MergeTask]:
-    """The tasks that are not done, oldest first."""
+    """The unfinished tasks, oldest first."""
     return [_to_task(row) for row in connection.execute(_listed(s.merge_tasks.c.finished_version.is_(None), table_id))]
 
 
@@ -24,7 +24,7 @@ def get(connection: sa.Connection, task_id: UUID) -> tuple[MergeTask, MergeTaskF
     t, i, g = s.merge_tasks, s.merge_task_inputs, s.segments
     row = connection.execute(_listed(sa.and_(t.c.id == task_id, t.c.finished_version.is_(None)), None)).first()
     if row is None:
-        raise NotFound(f"There is no merge task {task_id}; it may be done, or deleted.")
+        raise NotFound(f"Merge task {task_id} does not exist; it may be completed or deleted.")
     low, high, total = sa.func.min, sa.func.max, sa.func.sum
     sums = connection.execute(
         sa.select(low(g.c.size), high(g.c.size), total(g.c.size), low(g.c.time_min), high(g.c.time_max))
@@ -42,7 +42,7 @@ def inputs(connection: sa.Connection, task_id: UUID) -> list[int]:
 
 
 def table_of(connection: sa.Connection, task_id: UUID) -> UUID:
-    """The table of a task, also of one that is done."""
+    """The table of a task, including finished tasks."""
     found: UUID | None = connection.execute(
         sa.select(s.merge_tasks.c.table_id).where(s.merge_tasks.c.id == task_id)
     ).scalar()

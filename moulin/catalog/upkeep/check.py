@@ -26,7 +26,7 @@ from moulin.storage.segment_source import open_segment
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: the rule it breaks, where, and what was found."""
+    """A problem: the violated rule, its place, and what was found."""
 
     rule: str
     where: str
@@ -52,7 +52,7 @@ def check(catalog: Catalog, *, data: bool = True, progress: Progress | None = No
     return findings
 
 
-# Invariants of the rows. Each yields what breaks it.
+# Invariants of the rows. Each yields violations.
 
 
 def one_open_span(connection: sa.Connection) -> Iterator[Finding]:
@@ -213,7 +213,7 @@ def _check_file(catalog: Catalog, file: KnownFile, data: bool) -> Iterator[Findi
 
 
 def _adopted_problem(catalog: Catalog, facts: SegmentFacts) -> str | None:
-    """Whether a file of somebody else is the one that was adopted: its footer has no checksum of the rest."""
+    """Whether an adopted file is unchanged: its footer has no checksum of the rest."""
     assert facts.adopted is not None
     found = catalog.store.head(facts.path)
     if facts.adopted.etag and found.etag and found.etag != facts.adopted.etag:
@@ -233,7 +233,7 @@ def _check_marker(catalog: Catalog) -> Iterator[Finding]:
 
 
 def _check_manifests(catalog: Catalog) -> Iterator[Finding]:
-    """Every manifest in storage can be read, and all that a recovery needs are there."""
+    """Checks that every manifest in storage is readable, and that all needed for a recovery exist."""
     index = ManifestIndex(catalog.store, catalog.uuid, writing=False)
     damaged = False
     for _, name in index.names():

@@ -24,7 +24,7 @@ from moulin.storage.store import Store
 
 
 def agreed(pool: Pool, store: Store) -> Callable[[], int]:
-    """The time that all clocks agree on, to be asked for from now on. FailedPrecondition when they do not agree."""
+    """The time on which all clocks agree. FailedPrecondition if they differ."""
     tolerance = int(pool.config.clock_tolerance * NANOS)
     with pool.read() as connection:
         newest = int(connection.execute(sa.select(s.counter.c.clock_ns)).scalar_one())
@@ -57,7 +57,7 @@ def _now(store: Store) -> int:
 
 
 def _refused(what: str, remedy: str) -> FailedPrecondition:
-    return FailedPrecondition(f"Nothing was cleaned up, because clocks disagree: {what}. To go on, {remedy}.")
+    return FailedPrecondition(f"Nothing was cleaned up, because clocks differ: {what}. To continue, {remedy}.")
 
 
 def _shown(nanos: int) -> str:

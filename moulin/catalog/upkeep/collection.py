@@ -10,7 +10,7 @@ from moulin.catalog.expiry import Expired, Garbage
 
 @dataclass(slots=True)
 class Collection:
-    """What a clean-up did, or with `dry_run` would do. `clock` is the time that it goes by."""
+    """The result of a clean-up, or with `dry_run` of a simulated one. `clock` is its time."""
 
     dry_run: bool
     clock: Callable[[], int] = field(repr=False, compare=False)

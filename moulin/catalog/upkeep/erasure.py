@@ -32,7 +32,7 @@ _ROWS = frozenset({FileKind.SEGMENT, FileKind.ENGINE_FILE, FileKind.LOG})
 
 
 def erase(store: Store, objects: Iterable[str], *, rows: bool, in_use: InUse | None = None) -> None:
-    """The only function that deletes bytes. What has no shape that clean-up deletes stops it, and stays.
+    """The only function that deletes files. It raises an error for paths of unknown form, which stay.
 
     Without `rows` it leaves every file that may hold rows of a table. With the folder of a purged table go all objects
     in it but those that are `in_use`: a table that took over what a branch made has files in the folders of others.
@@ -42,7 +42,7 @@ def erase(store: Store, objects: Iterable[str], *, rows: bool, in_use: InUse | N
 
 
 def holds_rows(path: str) -> bool:
-    """Whether a file may hold rows: segments, files of engines, logs, and whatever has no known shape."""
+    """Whether a file may contain rows: segments, files of engines, logs, and files of unknown form."""
     found = identify(path)
     return found is None or found.kind in _ROWS
 
@@ -75,5 +75,6 @@ def _shaped(store: Store, path: str, in_use: InUse | None) -> Iterator[str]:
         yield path
     else:
         raise FailedPrecondition(
-            f"{path[:200]!r} is not the name of a file that clean-up deletes: it stays. Find out what put it there."
+            f"{path[:200]!r} is not the name of a file that clean-up may delete, so it was kept. Find out which "
+            f"program created it."
         )

@@ -44,7 +44,7 @@ _BUSY = 5000  # milliseconds to wait for readers of the catalog's file
 
 
 def begin(catalog: Catalog, table_id: UUID, outline: str) -> UUID:
-    """Note that an erase began. Its condition is not kept: it holds what is to be erased."""
+    """Record that an erase started. Its condition is not stored, because it contains the values to erase."""
     erasure_id = new_id()
     with catalog.pool.unordered() as connection:
         row = {"id": erasure_id, "table_id": table_id, "outline": outline, "started_at": catalog.pool.now(connection)}
@@ -53,14 +53,14 @@ def begin(catalog: Catalog, table_id: UUID, outline: str) -> UUID:
 
 
 def give_up(catalog: Catalog, erasure_id: UUID) -> None:
-    """Forget an erase that did not commit: nothing was changed."""
+    """Delete the record of an erase that did not commit: nothing was changed."""
     e = s.erasures
     with catalog.pool.unordered() as connection:
         connection.execute(e.delete().where(e.c.id == erasure_id, e.c.version.is_(None)))
 
 
 def commit(catalog: Catalog, prepared: PreparedErase, report: Report) -> int:
-    """Erase, as one version. Raises Moved when there is something new to look at."""
+    """Erase, as one version. Raises Moved if there are new segments to search."""
     e, t = s.erasures, s.trash
     with catalog.pool.write() as write:
         draft = Draft(write, catalog.uuid, "erase")
@@ -99,19 +99,19 @@ def _forget_attempts(connection: sa.Connection, prepared: PreparedErase) -> None
 
 
 def begun(catalog: Catalog) -> list[Any]:
-    """Erasures that are not finished: those without a version did not commit, and are to be run again."""
+    """Unfinished erasures: those without a version did not commit, and must be run again."""
     e = s.erasures
     with catalog.pool.read() as connection:
         return list(connection.execute(sa.select(e).where(e.c.finished_at.is_(None)).order_by(e.c.started_at)))
 
 
 def finish_all(catalog: Catalog) -> list[Report]:
-    """Finish what other processes committed and were killed over."""
+    """Finish erases of other processes that were killed after their commit."""
     return [finish(catalog, row.id) for row in begun(catalog) if row.version is not None]
 
 
 def finish(catalog: Catalog, erasure_id: UUID, step: Step = lambda name: None) -> Report:
-    """Do what is left of an erase that committed; returns its report. Running it twice does no harm."""
+    """Finish a committed erase; returns its report. Idempotent."""
     e = s.erasures
     with catalog.pool.read() as connection:
         row = connection.execute(sa.select(e).where(e.c.id == erasure_id)).one()
@@ -157,7 +157,7 @@ def _publish(catalog: Catalog, version: int) -> None:
 
 
 def _empty_trash(catalog: Catalog, erasure: pb.Erasure) -> list[str]:
-    """Delete what waits in the trash of these tables and may hold values, without the time that clean-up gives it."""
+    """Delete objects in the trash of these tables that may contain values, without the usual delay."""
     t = s.trash
     folders = tuple(f"{paths.table_prefix(UUID(bytes=one))}/" for one in erasure.tables)
     with catalog.pool.read() as connection:
@@ -183,8 +183,8 @@ def _delete(catalog: Catalog, every: Sequence[str]) -> None:
 def _sweep(catalog: Catalog, erasure: pb.Erasure) -> tuple[list[str], list[str]]:
     """Delete files that no row names, such as those of compactions that the erase has ended.
 
-    Returns what is gone, and what a living process may still commit. Elsewhere than on this machine nobody knows who
-    lives: there files younger than `orphan_grace` are in flight.
+    Returns what is gone, and what a living process may still commit. For other machines it is unknown which processes
+    run: there files younger than `orphan_grace` are in flight.
     """
     gone: list[str] = []
     in_flight: list[str] = []
@@ -233,7 +233,7 @@ POSTGRESQL = (
 
 
 def _vacuum(pool: Pool) -> str:
-    """Rewrite the catalog's file, so that no page of it holds what was erased; what became of it."""
+    """Rewrite the catalog's file, so that no page contains erased values; returns the outcome."""
     if not pool.is_sqlite:
         return POSTGRESQL
     return CLEAN if pool.rewrite(_BUSY) else BUSY

@@ -60,7 +60,7 @@ def collect(
     """
     for seconds in (history_keep, orphan_grace, byte_floor):
         if seconds is not None and not seconds >= 0:
-            raise InvalidInput(f"A time to keep or spare must be zero seconds or more, not {seconds}.")
+            raise InvalidInput(f"A time to keep must be zero seconds or more, not {seconds}.")
     config = catalog.config
     keep = config.history_keep if history_keep is None else history_keep
     floor = config.byte_floor if byte_floor is None else byte_floor
@@ -89,11 +89,11 @@ def collect(
 
 
 def _finish_erasures(catalog: Catalog) -> None:
-    """What a killed erase left is done now; one that did not commit is to be run again by whoever knows its rows."""
+    """Finish a killed erase; one that did not commit must be run again by its caller."""
     erasures.finish_all(catalog)
     for row in erasures.begun(catalog):
         if row.version is None:
-            log.warning("An erase of table %s (%s) began and did not commit: run it again", row.table_id, row.outline)
+            log.warning("An erase of table %s (%s) started but did not commit: run it again", row.table_id, row.outline)
 
 
 def _drop_expired_branches(catalog: Catalog, result: Collection) -> None:
@@ -113,7 +113,7 @@ def _drop_lapsed_refs(catalog: Catalog, result: Collection) -> None:
         if over := found[row.id]:
             operation = SetProperties({}, tuple(ref.key for ref in over))
             names = ", ".join(ref.name for ref in over)
-            with suppress(NotFound, Conflict):  # gone, or set again: the next clean-up looks at it
+            with suppress(NotFound, Conflict):  # removed, or set again: the next clean-up checks it
                 catalog.commit([TableCommit(row.id, row.head_version, operation, {"lapsed": names})])
 
 
@@ -137,7 +137,7 @@ def _purge(catalog: Catalog, result: Collection, floor: float) -> None:
 
 
 def _empty_doomed_tables(catalog: Catalog, result: Collection, floor: float) -> None:
-    """Nobody can bring back a table past its grace window: its rows go ahead of it, in steps, without the lock."""
+    """A table past its grace period cannot be resurrected: delete its rows first, in steps, without the lock."""
     with catalog.pool.read() as connection:
         doomed = connection.execute(sa.select(s.tables).where(expiry.doomed(result.clock()))).all()
     read = catalog.pool.in_use().pins
@@ -188,7 +188,7 @@ def _forget(catalog: Catalog, result: Collection, floor: float) -> None:
 
 
 def _forget_versions(catalog: Catalog) -> None:
-    """The commits and versions that are past for everyone, a few at a time and without the lock."""
+    """Delete commits and versions that nobody can read, a few at a time and without the lock."""
     with catalog.pool.read() as connection:
         oldest = {row.id: row.oldest_version for row in connection.execute(sa.select(s.tables))}
     pins = catalog.pool.in_use().pins

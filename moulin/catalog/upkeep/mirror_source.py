@@ -100,7 +100,7 @@ def not_in_use(catalog: Catalog, table_id: UUID, listed: Sequence[str]) -> list[
 
 
 def has_successor(catalog: Catalog, target: Store, version: int) -> bool:
-    """Whether the lake in `target` was recovered there and goes on by itself."""
+    """Whether the lake in `target` was recovered and is independent."""
     index = ManifestIndex(target, catalog.uuid, after=version, writing=False)
     index.add_lake(version)
     with catalog.pool.read() as connection:
@@ -109,7 +109,7 @@ def has_successor(catalog: Catalog, target: Store, version: int) -> bool:
 
 
 def lag(catalog: Catalog, version: int) -> tuple[int, float]:
-    """How many versions, and seconds, the lake is ahead of `version`."""
+    """By how many versions and seconds the lake is ahead of `version`."""
     v = s.versions
     with catalog.pool.read() as connection:
         newest = int(connection.execute(sa.select(s.counter.c.version)).scalar_one())

@@ -37,7 +37,7 @@ def in_trash(connection: sa.Connection, every: Sequence[str]) -> set[str]:
 
 
 def leftovers(pool: Pool, table_ids: Collection[UUID], candidates: Sequence[str]) -> list[str]:
-    """Those of `candidates` that an engine wrote for these tables and that the lake does not have: nobody needs them.
+    """Those of `candidates` that an engine wrote for these tables and that the lake does not use.
 
     What has the shape of the lake's own files stays, whether or not a row names it yet.
     """

@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 def empty_trash(catalog: Catalog, result: Collection) -> None:
-    """Delete what has lain in the trash long enough, unless a row names it."""
+    """Delete objects that have been in the trash long enough, unless they are referenced."""
     t = s.trash
     with catalog.pool.read() as connection:
         now = result.clock()
@@ -76,7 +76,7 @@ def _delete(catalog: Catalog, rows: Sequence[Any], result: Collection) -> Sequen
 
 
 def _still_named(connection: sa.Connection, trash: Sequence[str]) -> set[str]:
-    """What lies in the trash and is in use. Nothing brings it back, but deleted bytes stay deleted: look again."""
+    """Objects in the trash that are referenced. This should not happen, but is checked before deletion."""
     named = ownership.in_use(connection, trash)
     tables = {f"{paths.table_prefix(table_id)}/" for table_id in connection.execute(sa.select(s.tables.c.id)).scalars()}
     return named | tables.intersection(trash)
@@ -93,7 +93,7 @@ def _note_failure(catalog: Catalog, rows: Sequence[Any], error: MoulinError, res
 
 
 def sweep_staged(catalog: Catalog, result: Collection, floor: float) -> None:
-    """Uploads under numbers that were handed out, and never registered while that lasted."""
+    """Uploads with staged numbers that were never registered in time."""
     with catalog.pool.read() as connection:
         over = staging.due(connection, result.clock() - int(floor * NANOS))
         over = [staged for staged in over if not task_list.holds(connection, staged.owner)]
@@ -139,7 +139,7 @@ def _sweep_old(catalog: Catalog, result: Collection, prefix: str, before: dateti
     """Delete the orphans in a folder that are older than `before`."""
     old = (info for info in catalog.store.list(prefix) if info.modified < before)
     for infos in _blocks(old):
-        in_use = catalog.pool.in_use()  # before the catalog is asked: a commit comes before its numbers are given up
+        in_use = catalog.pool.in_use()  # before the catalog is queried, because numbers are released after their commit
         with catalog.pool.read() as connection:
             known = named(connection, infos, now)
         orphans = [info for info in infos if info.path not in known and not in_use.may_be_committed(info.path)]
@@ -147,7 +147,7 @@ def _sweep_old(catalog: Catalog, result: Collection, prefix: str, before: dateti
 
 
 def _dispose(catalog: Catalog, result: Collection, infos: Sequence[ObjectInfo], reason: str, floor: float) -> bool:
-    """Delete files that no row names; False when the store refused.
+    """Delete unreferenced files; False if the store failed.
 
     With `delete_bytes` off, segments among them are offered to those who delete, and other files with rows stay.
     """

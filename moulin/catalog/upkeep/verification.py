@@ -38,7 +38,7 @@ Verify = Callable[[bytes], str | None]
 class KnownFile:
     """A file that the catalog names: its size and SHA-256 where they were recorded, and what else must hold.
 
-    One with the facts of an `adopted` segment is somebody else's: its size and footer must be as they were.
+    An `adopted` segment is a foreign file: its size and footer must be unchanged.
     """
 
     path: str
@@ -48,7 +48,7 @@ class KnownFile:
     adopted: SegmentFacts | None = None
 
     def problem(self, data: bytes) -> str | None:
-        """What is wrong with the bytes of this file, None when they are as they were written."""
+        """The problem with the bytes of this file; None if they are intact."""
         if self.size is not None and len(data) != self.size:
             return f"it has {len(data)} bytes, not {self.size}"
         if self.sha256 is not None and hashlib.sha256(data).digest() != self.sha256:
@@ -60,7 +60,7 @@ class KnownFile:
 
 
 def known_files(connection: sa.Connection, after: int = 0) -> Iterator[KnownFile]:
-    """Every file that kept versions after `after` name."""
+    """Every file of kept versions after `after`."""
     g, j = s.segments, s.journals
     segments = sa.select(g.c.path, g.c.size, g.c.sha256).where(g.c.added_version > after, ~g.c.inline)
     for row in connection.execute(segments.order_by(g.c.number)):
@@ -85,7 +85,7 @@ def known_files(connection: sa.Connection, after: int = 0) -> Iterator[KnownFile
 
 
 def adopted_files(connection: sa.Connection) -> Iterator[KnownFile]:
-    """The files of somebody else that kept versions name. A mirror does not copy them."""
+    """The adopted files of kept versions. A mirror does not copy them."""
     g = s.segments
     query = sa.select(g.c.path, g.c.size, g.c.sha256, g.c.rows, g.c.number, g.c.facts).where(sa.text(s.IN_BASE_PATH))
     for row in connection.execute(query.order_by(g.c.path)):
@@ -96,7 +96,7 @@ def adopted_files(connection: sa.Connection) -> Iterator[KnownFile]:
 
 
 def projection_files(connection: sa.Connection) -> Iterator[KnownFile]:
-    """What was written for Iceberg engines and is in use. It can be made again, so mirrors do without it."""
+    """The Iceberg projections in use. They can be rebuilt, so mirrors do not copy them."""
     f = s.projection_files
     for row in connection.execute(sa.select(f.c.path, f.c.size).order_by(f.c.path)):
         is_document = row.path.endswith((".json", ".avro"))

@@ -1,4 +1,4 @@
-"""Statements of an agent: one SELECT over tables and views of the lake, and nothing else of the machine.
+"""Runs statements of an agent: one SELECT over tables and views of the lake, without other access to the machine.
 
 In DuckDB they run as statements of the console do (`moulin/duck/safe.py`), on Spark in the safe mode of `lake.sql`.
 """
@@ -46,10 +46,10 @@ class OnSpark:
 
 
 class OnDuckDB:
-    """Statements in DuckDB, behind the walls of the console's."""
+    """Statements in DuckDB, sandboxed like those of the console."""
 
     def __init__(self, lake: Lake, folder: Path) -> None:
-        """`folder` is for what does not fit into memory, and belongs to this process alone."""
+        """`folder` is for temporary files; only this process uses it."""
         from moulin.duck.safe import SafeDuck
 
         self._duck = SafeDuck(lake, folder, memory_bytes=MEMORY_BYTES)
@@ -68,7 +68,7 @@ class OnDuckDB:
 
 @contextmanager
 def _cancelled_after(seconds: float, cancel: Any) -> Iterator[None]:
-    """Calls `cancel` when the block takes longer, which then raises Unavailable."""
+    """Calls `cancel` if the block takes longer; the block then raises Unavailable."""
     over = threading.Event()
 
     def stop() -> None:
@@ -82,7 +82,7 @@ def _cancelled_after(seconds: float, cancel: Any) -> Iterator[None]:
     except (Exception, KeyboardInterrupt):  # DuckDB's way to report that it was interrupted
         if over.is_set():
             raise Unavailable(
-                f"The query took longer than {seconds:g} seconds and was stopped: ask for less of it."
+                f"The query took longer than {seconds:g} seconds and was stopped: narrow it with WHERE, or aggregate."
             ) from None
         raise
     finally:
@@ -95,7 +95,7 @@ def read_only(engine: str, lake: Lake, folder: Path) -> ReadOnly:
         return OnSpark(lake)
     if engine == "duckdb":
         return OnDuckDB(lake, folder)
-    raise InvalidInput(f"There is no engine {engine!r}: choose duckdb or spark.")
+    raise InvalidInput(f"Unknown engine {engine!r}: use duckdb or spark.")
 
 
 __all__ = ["OnDuckDB", "OnSpark", "ReadOnly", "read_only"]

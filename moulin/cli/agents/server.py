@@ -1,4 +1,4 @@
-"""`moulin mcp`: the tools on the wire, as the Model Context Protocol has them, over standard input and output."""
+"""`moulin mcp`: serves the tools over the Model Context Protocol, on standard input and output."""
 
 # Decisions: docs/decisions/0672
 
@@ -19,8 +19,8 @@ from moulin.cli.help import examples
 from moulin.cli.options import open_lake
 from moulin.errors import MoulinError
 
-_INSTRUCTIONS = """A lake of tables. Ask for list_tables and describe_table before you query. A query is one
-SELECT; names are database.table. Answers are cut: aggregate in SQL instead of asking for all rows."""
+_INSTRUCTIONS = """A lake of tables. Call list_tables and describe_table before you query. A query is one
+SELECT; names are database.table. Results are truncated: aggregate in SQL instead of fetching all rows."""
 
 
 def register(root: typer.Typer) -> None:
@@ -31,18 +31,19 @@ def register(root: typer.Typer) -> None:
 def serve(
     context: typer.Context,
     engine: Annotated[str, typer.Option(metavar="duckdb|spark", help="What runs the queries.")] = "duckdb",
-    rows: Annotated[int, typer.Option(min=1, help="The most rows of an answer.")] = 1_000,
-    answer_bytes: Annotated[int, typer.Option(min=1_000, help="The most bytes of an answer, as JSON.")] = 256 << 10,
-    seconds: Annotated[float, typer.Option(min=0.1, help="The longest that a query may run.")] = 30.0,
+    rows: Annotated[int, typer.Option(min=1, help="Maximum number of rows in a result.")] = 1_000,
+    answer_bytes: Annotated[int, typer.Option(min=1_000, help="Maximum size of a result, in bytes of JSON.")] = 256
+    << 10,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time limit of a query, in seconds.")] = 30.0,
 ) -> None:
-    """Serve the lake to agents on standard input and output (MCP): list tables, describe them, query read-only."""
+    """Serve the lake to AI agents over standard input and output (MCP): list, describe and query tables, read-only."""
     with open_lake(context) as lake, tempfile.TemporaryDirectory(prefix="moulin-mcp-") as folder:
         ran = read_only(engine, lake, Path(folder))
         server(Tools(lake, ran, Bounds(rows, answer_bytes, seconds)), engine).run("stdio")
 
 
 def server(tools: Tools, engine: str) -> Any:
-    """The tools as a server of the protocol; it runs one in a thread, so that it answers pings meanwhile."""
+    """The tools as an MCP server. Each tool runs in a thread, so that the server still answers pings."""
     import anyio.to_thread
     from mcp.server.fastmcp import FastMCP
     from mcp.server.fastmcp.exceptions import ToolError

@@ -1,4 +1,4 @@
-"""What an agent may do with a lake: list tables, describe one, and query. Answers are bounded in rows and bytes."""
+"""Tools of an agent: list tables, describe one, and query. Results are limited in rows and bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from moulin.cli.query.rows import rows_of
 from moulin.cli.values import moment
 from moulin.errors import InvalidInput, NotFound
-from moulin.model.names import parse_table_name
+from moulin.model.names import full_name, parse_table_name
 from moulin.model.rows.texts import json_text
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _COMMITS = 5
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The largest answers: rows and bytes of JSON; and how long a query may take."""
+    """Limits of results (rows, bytes of JSON) and of query time."""
 
     rows: int
     bytes: int
@@ -45,14 +45,14 @@ class Tools:
         rows: list[dict[str, Any]] = []
         for name in names:
             rows += (
-                {"name": f"{name}.{one.name}", "kind": "table", "rows": one.rows, "bytes": one.bytes}
+                {"name": full_name(name, one.name), "kind": "table", "rows": one.rows, "bytes": one.bytes}
                 for one in self._lake.tables(name)
             )
-            rows += ({"name": f"{name}.{one.name}", "kind": "view"} for one in self._lake.views(name))
+            rows += ({"name": full_name(name, one.name), "kind": "view"} for one in self._lake.views(name))
         return self._bounded("tables", rows, MOST_TABLES)
 
     def describe(self, name: str) -> dict[str, Any]:
-        """Columns, layout, size and newest commits of a table, or what a view is made of."""
+        """Columns, layout, size and newest commits of a table, or the definition of a view."""
         database, table = parse_table_name(name)
         try:
             state = self._lake.catalog.table(database, table)
@@ -60,7 +60,7 @@ class Tools:
             view = self._lake.view(name)
             found: dict[str, Any] = {"name": name, "kind": "view", "description": view.description}
             if view.query is None:
-                return {**found, "tables": [f"{database}.{member.name}" for member in view.members]}
+                return {**found, "tables": [full_name(database, member.name) for member in view.members]}
             return {
                 **found,
                 "columns": [{"name": one.name, "type": str(one.field_type)} for one in view.query.schema.fields],
@@ -97,15 +97,17 @@ class Tools:
         if len(sql) > MOST_TEXT:
             raise InvalidInput(f"A query has at most {MOST_TEXT:,} characters.")
         if max_rows is not None and max_rows < 1:
-            raise InvalidInput("max_rows is at least 1.")
+            raise InvalidInput("max_rows must be at least 1.")
         most = min(max_rows or self._bounds.rows, self._bounds.rows)
         with self._lock:
             schema, batches = self._engine.run(sql, most + 1, self._bounds.seconds)
-        answer = self._bounded("rows", rows_of(batches), most)
-        return {"columns": [{"name": one.name, "type": str(one.type)} for one in schema], **answer}
+        columns = [{"name": one.name, "type": str(one.type)} for one in schema]
+        if len(json_text(columns)) > self._bounds.bytes:
+            raise InvalidInput("The columns alone are more than an answer may have: name fewer of them.")
+        return {"columns": columns, **self._bounded("rows", rows_of(batches), most)}
 
     def _bounded(self, what: str, rows: Iterable[dict[str, Any]], most: int) -> dict[str, Any]:
-        """The first rows that fit; `truncated` says that there are more."""
+        """The first rows that fit; `truncated` is true if there are more."""
         kept: list[Any] = []
         size = 0
         for row in rows:

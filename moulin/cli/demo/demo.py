@@ -1,4 +1,4 @@
-"""`moulin demo`: the tour, on generated data."""
+"""`moulin demo`: a tour on generated data."""
 
 from __future__ import annotations
 
@@ -41,17 +41,15 @@ def register(root: typer.Typer) -> None:
 
 
 def demo(
-    folder: Annotated[
-        Path | None, typer.Option(help="Where to make the lake; a temporary folder unless given.")
-    ] = None,
-    rows: Annotated[int, typer.Option(help="How many rows to load.", min=8_000)] = 3_000_000,
-    keep_open: Annotated[bool, typer.Option("--stay", help="Show the lake in a browser at the end.")] = False,
+    folder: Annotated[Path | None, typer.Option(help="The folder of the lake; by default a temporary one.")] = None,
+    rows: Annotated[int, typer.Option(help="Number of rows to load.", min=8_000)] = 3_000_000,
+    keep_open: Annotated[bool, typer.Option("--stay", help="Serve the console in the browser at the end.")] = False,
 ) -> None:
-    """The tour: load, query, delete and correct, travel back, compact, take telemetry, lose the catalog and recover."""
+    """A tour: load, query, update, delete, time travel, compaction, telemetry, and recovery of a lost catalog."""
     keep = folder is not None
     root = folder if folder is not None else Path(tempfile.mkdtemp(prefix="moulin-demo-"))
     if (root / paths.marker()).exists():
-        raise FailedPrecondition(f"{root} holds a lake already; choose another folder.")
+        raise FailedPrecondition(f"{root} already contains a lake; choose another folder.")
     started = time.perf_counter()
     lake = root if keep else root / "lake"
     try:
@@ -80,7 +78,7 @@ def _tour(root: Path, rows: int) -> None:
 
 def _load(lake: Lake, rows: int) -> Table:
     _chapter("1. A lake, and a few million rows", "One folder, no server. Six shops report their sales of March.")
-    with _timed("Made the lake and table shop.sales"):
+    with _timed("Created the lake and table shop.sales"):
         lake.create_database("shop")
         sales = lake.create_table(
             "shop.sales",
@@ -130,7 +128,7 @@ _BY_SHOP = (
 
 
 def _query(lake: Lake) -> None:
-    _chapter("2. Ask with Spark SQL", "Spark reads the Parquet files natively.")
+    _chapter("2. Query with Spark SQL", "Spark reads the Parquet files natively.")
     with _timed("Started Spark"):
         lake.spark()
     with _timed("Sales by shop"):
@@ -141,17 +139,15 @@ def _query(lake: Lake) -> None:
         "select floor(sale / 1000000000) as load, round(avg(price), 2) as mean from shop.sales group by 1 order by 1",
     )
     show_rows(dear, False)
-    console.print("   Load 5 is a hundred times too dear: that till reports cents.")
+    console.print("   The prices of load 5 are a hundred times too high: that shop reports cents.")
 
 
 def _correct(lake: Lake, sales: Table) -> None:
-    _chapter(
-        "3. Correct it", "Replace the wrong load, and drop what the law says must go: two versions, no file rewritten."
-    )
+    _chapter("3. Fix it", "Replace the wrong load and delete some rows: two versions, no file rewritten.")
     wrong = sales.version
     fixed = _sales(5, sales.scan(where="sale >= 5000000000 and sale < 6000000000").count())
     fixed = fixed.set_column(4, "price", pa.array(np.round(fixed.column("price").to_numpy() / 100, 2)))
-    with _timed("Overwrote load 5 with right prices"):
+    with _timed("Overwrote load 5 with the right prices"):
         outcome = sales.overwrite(fixed, where="sale >= 5000000000 and sale < 6000000000")
     console.print(f"   {outcome.rows_deleted:,} rows out, {outcome.rows_added:,} rows in, version {outcome.version}")
     with _timed("Deleted a product that was recalled, and a customer's notes"):
@@ -176,7 +172,7 @@ def _correct(lake: Lake, sales: Table) -> None:
 def _compact(lake: Lake, sales: Table) -> None:
     _chapter(
         "4. Compact",
-        "Spark tasks mill the fresh segments into sorted, compressed ones; readers and writers go on.",
+        "Spark tasks rewrite the new segments into sorted, compressed ones; readers and writers continue.",
     )
     query = (
         "select shop, round(sum(price), 2) as turnover from shop.sales "
@@ -198,13 +194,13 @@ def _compact(lake: Lake, sales: Table) -> None:
         ],
         False,
     )
-    console.print(f"   The answer is {'the same' if same else 'DIFFERENT'}.")
+    console.print(f"   The result is {'the same' if same else 'DIFFERENT'}.")
 
 
 def _telemetry(lake: Lake) -> None:
     _chapter(
         "5. Telemetry",
-        "A fleet of services sends OTLP to a collector; SQL sees it at once, the nursery and compaction make it small.",
+        "Services send OTLP to a collector; SQL sees it at once; the nursery and compaction make it compact.",
     )
     telemetry(lake, _timed, _ask)
 
@@ -242,7 +238,7 @@ def _farewell(seconds: float, folder: Path | None) -> None:
             f"  moulin --lake {address} table history shop.sales\n"
             f'  moulin --lake {address} sql "select count(*) from shop.sales"\n'
             f"  moulin --lake {address} check\n\n"
-            "  README.md shows the same from Python; docs/semantics.md says what is promised.",
+            "  README.md shows the same in Python; docs/semantics.md lists the guarantees.",
             title="Done",
             title_align="left",
             expand=False,

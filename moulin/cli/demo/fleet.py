@@ -1,4 +1,4 @@
-"""A made-up fleet of services and the telemetry that it sends, for the tour: the same for the same seed."""
+"""Generated telemetry of a fleet of services for the tour; deterministic for a seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ERROR, _UNSET = 2, 0
 
 
 def fleet(requests: int, now: int, *, records: int = 400, seed: int = 3) -> Iterator[tuple[Signal, bytes]]:
-    """Requests of traces and logs by turns, each from one service; `now` is in nanoseconds. Payment fails often."""
+    """Alternating requests of traces and logs, each from one service; `now` is in nanoseconds. Payment fails often."""
     dice = random.Random(seed)
     for number in range(requests):
         service = SERVICES[number // 2 % len(SERVICES)]

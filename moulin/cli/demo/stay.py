@@ -1,4 +1,4 @@
-"""The end of the tour for those who stay: the lake in a browser, until Ctrl-C."""
+"""The end of the tour with --stay: serves the console until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PORT: Final = 8181
 
 
 def stay(root: Path) -> None:
-    """Serve the lake on this machine alone, and name the address of its console."""
+    """Serve the lake on loopback, and print the address of its console."""
     from moulin.meta.config import ServeConfig
     from moulin.meta.server.serve import Serving, run_until_signal
 

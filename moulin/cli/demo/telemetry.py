@@ -30,7 +30,7 @@ Timed = Callable[[str], AbstractContextManager[None]]
 
 
 def telemetry(lake: Lake, timed: Timed, ask: Callable[[Lake, str], list[dict[str, Any]]]) -> None:
-    """Send a fleet's telemetry through a real collector, ask for it at once, take it in and compact it."""
+    """Send a fleet's telemetry through a real collector, query it at once, load it and compact it."""
     from moulin.cli.demo.fleet import fleet
     from moulin.ingest.setup import set_up
     from moulin.pipeline.nursery.nursery import Nursery
@@ -81,7 +81,7 @@ def _send(port: int, token: str, signal: str, data: bytes) -> None:
 
 @contextmanager
 def _collecting(lake: Lake) -> Iterator[int]:
-    """A collector in a thread, on a port of its own."""
+    """A collector in a thread, on a free port."""
     from moulin.ingest.collector.collector import Collector, CollectorSettings
     from moulin.ingest.collector.registry import CatalogRegistry
     from moulin.ingest.collector.service import Listen, serve

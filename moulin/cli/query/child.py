@@ -1,6 +1,7 @@
-"""The process that runs statements of the console: `python -m moulin.cli.query.child N`, with a socket in N.
+"""The child process that runs statements of the console: `python -m moulin.cli.query.child N`; N is the descriptor of a
+socket.
 
-It opens the lake with a token that may read, runs safe statements, and ends when the server does.
+It opens the lake with a read-only token, runs safe statements, and ends with the server.
 """
 
 # Decisions: docs/decisions/0650
@@ -8,6 +9,7 @@ It opens the lake with a token that may read, runs safe statements, and ends whe
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
 import threading
@@ -21,6 +23,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 
 import moulin
+from moulin.console.sql.sizes import require_few_columns, size, that_fits
 from moulin.console.sql.wire import (
     Asked,
     Cancel,
@@ -46,16 +49,16 @@ _FIRST_TO_GO: Final = b"500"
 
 
 class Engine(Protocol):
-    """Runs safe statements. Every one has an id, by which another thread cancels it."""
+    """Runs safe statements. Each has an id, so that another thread can cancel it."""
 
     def run(self, ask: Run) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-        """One row more than wanted at most, so that it is seen whether there are more."""
+        """Reads at most one row more than requested, to know if there are more."""
 
     def plan(self, ask: Explain) -> QueryPlan: ...
     def cancel(self, id: str) -> None: ...
     def progress(self, id: str) -> float | None: ...
     def has_ended(self) -> bool:
-        """Whether the engine is gone; asked after a failure."""
+        """Whether the engine has crashed; checked after a failure."""
 
 
 class DuckEngine:
@@ -81,7 +84,7 @@ class DuckEngine:
             return self._duck.plan(ask.text, ask.version)
 
     def cancel(self, id: str) -> None:
-        """Again and again: DuckDB interrupts what runs, and the statement may be about to begin."""
+        """Repeatedly: DuckDB interrupts only a running statement, and this one may not have started yet."""
         while self._running == id:
             self._duck.cancel()
             time.sleep(_LOOK_SECONDS / 5)
@@ -115,7 +118,7 @@ class SparkEngine:
         self._spark.warm_up()
 
     def _end_with_it(self) -> None:
-        """A process without its JVM is of no use."""
+        """The process cannot work without its JVM."""
         self._spark.wait_for_end()
         os._exit(1)
 
@@ -149,7 +152,7 @@ def _connect(opening: Opening, spark: Any = None) -> moulin.Lake:
 
 
 class Server:
-    """Does what the server asks."""
+    """Handles the requests of the server."""
 
     def __init__(self, channel: Channel[Asked], opening: Opening) -> None:
         self._channel, self._result_bytes = channel, opening.result_bytes
@@ -181,18 +184,19 @@ class Server:
 
     def _rows(self, ask: Run) -> Rows:
         schema, batches = self._engine.run(ask)
-        sink, left, size, cut = pa.BufferOutputStream(), ask.rows, 0, False
+        require_few_columns(schema)
+        sink, left, taken, cut = pa.BufferOutputStream(), ask.rows, 0, False
         more = False
         with pa.ipc.new_stream(sink, schema) as stream:
             for batch in batches:
                 more = batch.num_rows > left
                 part = batch.slice(0, left)
-                room = self._result_bytes - size
-                if part.nbytes > room:
-                    part, cut = _that_fits(part, room), True
+                room = self._result_bytes - taken
+                if size(part) > room:
+                    part, cut = that_fits(part, room), True
                 if part.num_rows:
                     stream.write_batch(part)
-                size, left = size + part.nbytes, left - part.num_rows
+                taken, left = taken + size(part), left - part.num_rows
                 if more or cut:
                     break
         return Rows(ask.id, sink.getvalue().to_pybytes(), more or cut, cut)
@@ -206,15 +210,6 @@ class Server:
                 if part is not None and part != told and id in self._at_work:
                     self._channel.send(Progress(id, part))
                     told = part
-
-
-def _that_fits(batch: pa.RecordBatch, room: int) -> pa.RecordBatch:
-    """The first rows of a batch that have no more bytes than this."""
-    low, high = 0, batch.num_rows
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if batch.slice(0, middle).nbytes <= room else (low, middle - 1)
-    return batch.slice(0, low)
 
 
 def _plan(id: str, plan: QueryPlan) -> Plan:
@@ -232,11 +227,11 @@ def _failed(id: str, error: BaseException) -> Failed:
     if isinstance(error, MoulinError):
         return Failed(id, type(error).__name__, error.message)
     traceback.print_exception(error)
-    return Failed(id, Unavailable.__name__, f"The engine failed in a way it should not: {type(error).__name__}.")
+    return Failed(id, Unavailable.__name__, f"Unexpected error of the engine: {type(error).__name__}.")
 
 
 def _go_first() -> None:
-    """Have a system that runs out of memory end this process, and not the server."""
+    """Make the kernel kill this process, not the server, if memory runs out."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_bytes(_FIRST_TO_GO)
 
@@ -252,6 +247,7 @@ def main() -> None:
             channel.send(_failed("", error))
         else:
             server.serve()
+        shutil.rmtree(opening.folder, ignore_errors=True)  # a server that was killed cannot do it
     os._exit(0)  # threads that run statements are not waited for
 
 

@@ -1,4 +1,4 @@
-"""Spark and DuckDB as what runs one statement after the other, and can be told to stop."""
+"""Spark and DuckDB as engines that run one statement at a time and can be cancelled."""
 
 # Decisions: docs/decisions/0264
 
@@ -29,27 +29,27 @@ class Engine(Protocol):
     def dialect(self) -> Dialect: ...
 
     def run(self, text: str, limit: int | None) -> Result:
-        """The rows of a statement, of which no more than `limit` will be read."""
+        """The rows of a statement; the caller reads at most `limit` of them."""
 
     def cancel(self) -> None:
         """Stop the running statement; called from another thread."""
 
 
 def engine(name: str, lake: Lake, what: str, *, fresh: bool = True, safe: bool = False) -> Engine:
-    """The engine of this name; FailedPrecondition when what it needs is not installed."""
+    """The engine with this name; FailedPrecondition if its packages are not installed."""
     if name == "spark":
         require(what, [Need("spark")])
         return SparkEngine(lake, fresh=fresh, safe=safe)
     if name != "duckdb":
-        raise InvalidInput(f"There is no engine {name!r}: choose spark or duckdb.")
+        raise InvalidInput(f"Unknown engine {name!r}: use spark or duckdb.")
     if safe:
-        raise InvalidInput("--safe needs --engine spark: DuckDB runs with the rights of this process.")
+        raise InvalidInput("--safe needs --engine spark, because DuckDB runs with the rights of this process.")
     require(f"{what} with DuckDB", [Need("duckdb")])
     return DuckEngine(lake)
 
 
 class SparkEngine:
-    """`lake.sql`. All jobs of a statement are one group, which is what a cancellation ends."""
+    """`lake.sql`. All jobs of a statement are in one job group, which a cancellation stops."""
 
     dialect: Dialect = "spark"
 

@@ -1,6 +1,6 @@
-"""Rows of a result in the form that was asked for, on the screen or in a file.
+"""Writes the rows of a result in the requested format, to the screen or to a file.
 
-A file is written under another name first: one that is there is whole.
+A file is written under a temporary name first, so an existing file is always complete.
 """
 
 # Decisions: docs/decisions/0243, docs/decisions/0264
@@ -54,9 +54,9 @@ def write(
     empty: str = "No rows.",
     advice: str = "--limit 0 shows all",
 ) -> None:
-    """Print rows, or write them to a file. Without a limit, all; as a table on the screen, the first `usual` ones.
+    """Print rows, or write them to a file. Without a limit, all rows; as a table on the screen, the first `usual` rows.
 
-    `total` is how many rows there are, when that is known.
+    `total` is the number of rows, if known.
     """
     if not result.schema.names:
         for _ in result.batches:  # a statement runs as it is read
@@ -100,7 +100,7 @@ def _counted(batches: Iterable[pa.RecordBatch], bar: Bar, total: int | None) -> 
 
 
 def _say_counts(result: Result) -> None:
-    """The answer of a statement that changed rows, as one line."""
+    """The result of a statement that changed rows, as one line."""
     ((everything, inserted, updated, deleted, version),) = (row.values() for row in rows_of(result.batches))
     rows = "1 row" if everything == 1 else f"{everything:,} rows"
     parts = f"{inserted:,} inserted, {updated:,} updated, {deleted:,} deleted"
@@ -121,7 +121,7 @@ def _print(result: Result, kind: str, count: int | None, total: int | None, empt
 
 
 def _write_csv(result: Result, count: int | None, file: TextIO) -> None:
-    """Values with control characters are made printable for terminals alone: elsewhere a value is itself."""
+    """Control characters in values are escaped only on terminals."""
     at_terminal = file.isatty()
     writer = csv.writer(file, lineterminator="\n")
     try:
@@ -162,7 +162,7 @@ def _first(batches: Iterable[pa.RecordBatch], count: int | None) -> Iterator[pa.
 
 @contextmanager
 def _replacing(file: Path) -> Iterator[Path]:
-    """A new file beside `file`, which takes its place when it is done."""
+    """A temporary file that replaces `file` when it is complete."""
     made = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
         yield made

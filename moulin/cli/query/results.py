@@ -1,4 +1,4 @@
-"""Rows as commands get them, whatever they come from."""
+"""Rows for commands, from any source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Rows that are read while they are asked for. A statement without rows has no columns."""
+    """Rows that are read lazily. A statement without rows has no columns."""
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]

@@ -1,4 +1,4 @@
-"""Rows of Arrow batches for printing, few at a time."""
+"""Rows of Arrow batches for printing, a few at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SLICE = 1_000
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    """The rows of a stream; no more than a slice of a batch are Python values at a time."""
+    """The rows of a stream; only a slice of a batch is converted to Python values at a time."""
     for batch in batches:
         for start in range(0, batch.num_rows, _SLICE):
             yield from to_rows(batch.slice(start, _SLICE))

@@ -15,7 +15,7 @@ from moulin.cli.query.forms import FormatName, OutputFile, chosen_format
 from moulin.errors import InvalidInput
 from moulin.statement_text import statements
 
-EngineName = Annotated[str, typer.Option("--engine", metavar="|".join(ENGINES), help="What runs the SQL.")]
+EngineName = Annotated[str, typer.Option("--engine", metavar="|".join(ENGINES), help="The engine that runs the SQL.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 def sql(
     context: typer.Context,
-    text: Annotated[str, typer.Argument(help="One statement, or several with ; between them.")],
+    text: Annotated[str, typer.Argument(help="One statement, or several separated by ;.")],
     engine: EngineName = "spark",
     kind: FormatName = "table",
     output: OutputFile = None,
@@ -39,24 +39,30 @@ def sql(
     ] = True,
     safe: Annotated[
         bool,
-        typer.Option("--safe", help="For a query by someone else: only lake tables, no files, no programs; on Spark."),
+        typer.Option("--safe", help="For untrusted queries: only tables of the lake, no files, no programs; on Spark."),
     ] = False,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Print the plan instead of rows; Spark's says how many segments are read.")
+        bool,
+        typer.Option(
+            "--plan", help="Print the plan instead of rows; with Spark, including how many segments are read."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Run SQL over the lake: on Spark, or in DuckDB, which needs no Java.
 
-    An older version is `database.table version as of 12` on Spark and `moulin_table('database.table', version := 12)`
-    in DuckDB. Several statements print their rows one after the other.
+    To read an older version, use `database.table version as of 12` on Spark and `moulin_table('database.table', version
+    := 12)` in DuckDB. The results of several statements are printed one after the other.
     """
     kind = chosen_format(kind, output, as_json)
     found = statements(text, "duckdb" if engine == "duckdb" else "spark")
     if not found:
-        raise InvalidInput("There is no statement in the text.")
+        raise InvalidInput("The text contains no statement.")
     if len(found) > 1 and output is not None:
-        raise InvalidInput(f"A file has the rows of one statement, and the text has {len(found)}: run them one by one.")
+        raise InvalidInput(
+            f"An output file can contain the rows of only one statement, but there are {len(found)}: run them one by "
+            f"one."
+        )
     with open_lake(context) as lake:
         chosen = open_engine(engine, lake, "`moulin sql`", fresh=fresh, safe=safe)
         for statement in (f"EXPLAIN {text}" for text in found) if plan else found:

@@ -1,4 +1,4 @@
-"""`moulin collect`, and `moulin ingest`: what nurseries could not read, what waits for them, and what they wait for."""
+"""`moulin collect`, and `moulin ingest`: records that were set aside, the backlog, and stuck streams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from moulin.model.ingest import SetAside
 
 app = typer.Typer(
-    help="What came in through collectors.",
+    help="Data received by collectors.",
     no_args_is_help=True,
     epilog=examples("moulin ingest aside", "moulin ingest lag", "moulin ingest skip $STREAM 1"),
 )
@@ -29,7 +29,7 @@ app = typer.Typer(
 
 @app.callback()
 def _ingest() -> None:
-    """What came in through collectors."""
+    """Data received by collectors."""
 
 
 def register(root: typer.Typer) -> None:
@@ -48,7 +48,7 @@ def collect(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "warning",
     as_json: Json = False,
 ) -> None:
-    """Take telemetry (OTLP) and rows from senders, until stopped; Ctrl-C stores what was taken first."""
+    """Receive telemetry (OTLP) and rows until stopped. On Ctrl-C, store everything received, then exit."""
     from moulin.ingest.collector.collector import Collector, CollectorSettings
     from moulin.ingest.collector.service import Listen, serve
     from moulin.network.limits import raise_open_files
@@ -57,7 +57,7 @@ def collect(
     def ready(grpc: int, http: int) -> None:
         report(
             "ready",
-            f"Collecting OTLP/gRPC on {host}:{grpc} and OTLP/HTTP on {host}:{http}; Ctrl-C ends it.",
+            f"Collecting OTLP/gRPC on {host}:{grpc} and OTLP/HTTP on {host}:{http}; Ctrl-C stops it.",
             as_json,
             grpc_port=grpc,
             http_port=http,
@@ -74,28 +74,28 @@ def collect(
 @app.command(epilog=examples("moulin ingest aside"))
 def aside(
     context: typer.Context,
-    stream: Annotated[str | None, typer.Argument(help="Only what came from this stream.")] = None,
+    stream: Annotated[str | None, typer.Argument(help="Show only records of this stream.")] = None,
     offset: Annotated[
         int | None, typer.Argument(help="Show the requests of the baby segment with this number.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List records that could not be read and were kept aside, each with the reason."""
+    """List records that could not be read and were set aside, with the reason."""
     with open_lake(context) as lake:
         found = lake.own_catalog().ingest.set_asides(None if stream is None else _stream_id(stream))
         if offset is None:
             rows = [{"version": version, **_shown_aside(one)} for version, one in found]
-            show_rows(rows, as_json, empty="Nothing was set aside.")
+            show_rows(rows, as_json, empty="No records were set aside.")
             return
         kept = [one for _, one in found if one.offset == offset]
         if not kept:
-            raise NotFound(f"Nothing of baby segment {offset} of stream {stream} was set aside.")
+            raise NotFound(f"No records of baby segment {offset} of stream {stream} were set aside.")
         show_rows(_requests(lake, kept), as_json)
 
 
 @app.command(epilog=examples("moulin ingest lag"))
 def lag(context: typer.Context, as_json: Json = False) -> None:
-    """Show what is stored and not yet in tables, by stream, and which streams are stuck."""
+    """Show records not yet in tables, by stream, and which streams are stuck."""
     import time
 
     from moulin.ingest.intake.backlog import backlog
@@ -117,17 +117,17 @@ def lag(context: typer.Context, as_json: Json = False) -> None:
                     "missing": None if found.gap is None else found.gap.offset,
                 }
             )
-    show_rows(rows, as_json, empty="No stream is open.")
+    show_rows(rows, as_json, empty="There are no open streams.")
 
 
 @app.command(epilog=examples("moulin ingest skip $STREAM 1"))
 def skip(
     context: typer.Context,
-    stream: Annotated[str, typer.Argument(help="The stream that is stuck; see `moulin ingest lag`.")],
-    offset: Annotated[int, typer.Argument(help="The number that is missing.")],
+    stream: Annotated[str, typer.Argument(help="The stuck stream; see `moulin ingest lag`.")],
+    offset: Annotated[int, typer.Argument(help="The missing number.")],
     as_json: Json = False,
 ) -> None:
-    """Give up a baby segment that is missing, so that its stream goes on behind it. Its records are lost."""
+    """Skip a missing baby segment, so that its stream continues. Its records are lost."""
     import secrets
     import time
 
@@ -139,21 +139,21 @@ def skip(
         stream_id = _stream_id(stream)
         found = lake.own_catalog().ingest.streams([stream_id])
         if not found:
-            raise NotFound(f"There is no stream {stream_id}.")
+            raise NotFound(f"Stream {stream_id} does not exist.")
         gap = backlog(lake.store, found[0]).gap
         if gap is None or gap.offset != offset:
             missing = "no number is missing" if gap is None else f"number {gap.offset} is missing"
             raise InvalidInput(f"Stream {stream_id} is not stuck at {offset}: {missing}. See `moulin ingest lag`.")
         data = encode_keep_alive(stream_id, secrets.token_bytes(16), offset, time.time_ns())
         lake.store.put_if_absent(paths.baby_segment(stream_id, offset), data)
-    say(f"Stream {stream_id} goes on behind {offset}.", as_json, stream=str(stream_id), skipped=offset)
+    say(f"Stream {stream_id} continues after {offset}.", as_json, stream=str(stream_id), skipped=offset)
 
 
 def _stream_id(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise InvalidInput(f"{text!r} is not the id of a stream: it is a UUID.") from None
+        raise InvalidInput(f"{text!r} is not a stream id: it must be a UUID.") from None
 
 
 def _shown_aside(one: SetAside) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _shown_aside(one: SetAside) -> dict[str, Any]:
 
 
 def _requests(lake: Lake, kept: list[SetAside]) -> list[dict[str, Any]]:
-    """The requests that the kept object holds; one line for it as a whole when it is damaged itself."""
+    """The requests in the object that was set aside; a single line if the object itself is damaged."""
     from moulin.formats.baby_segment import decode
 
     path, reasons = kept[0].path, "; ".join(dict.fromkeys(one.reason for one in kept))
@@ -191,7 +191,7 @@ def _requests(lake: Lake, kept: list[SetAside]) -> list[dict[str, Any]]:
 
 
 def _registry(lake: Lake) -> StreamRegistry:
-    """Who to ask: the server that the lake is behind, or its catalog."""
+    """The lake's server, or its catalog if it has none."""
     if lake.uri.startswith(("grpc://", "grpcs://")):
         from moulin.meta.client.client import stream_registry
 

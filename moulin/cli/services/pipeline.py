@@ -1,4 +1,4 @@
-"""`moulin nursery`, `moulin worker`, `moulin janitor`: what keeps telemetry flowing, until told to end."""
+"""`moulin nursery`, `moulin worker`, `moulin janitor`: the processes of the pipeline."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from moulin.errors import FailedPrecondition, InvalidInput, MoulinError, Unavail
 from moulin.lake import Lake
 from moulin.model.ids import new_id
 
-Interval = Annotated[float, typer.Option(min=0.0, help="Seconds from one look to the next.")]
-Once = Annotated[bool, typer.Option("--once", help="Do what there is to do, and end.")]
+Interval = Annotated[float, typer.Option(min=0.0, help="Seconds between two rounds.")]
+Once = Annotated[bool, typer.Option("--once", help="Do the pending work, then exit.")]
 _WATCH_SECONDS = 0.1
-_FILLS_SECONDS = 30.0  # from one look for killed fills to the next
-NoSpark = Annotated[bool, typer.Option("--no-spark", help="Run everything in this process, however large.")]
+_FILLS_SECONDS = 30.0  # between two searches for interrupted fills
+NoSpark = Annotated[bool, typer.Option("--no-spark", help="Run everything in this process, without Spark.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -41,20 +41,21 @@ def nursery(
     interval: Interval = 2.0,
     once: Once = False,
     no_spark: NoSpark = False,
-    merge: Annotated[bool, typer.Option("--merge", help="Do merge tasks (compaction) in this process, too.")] = False,
+    merge: Annotated[bool, typer.Option("--merge", help="Also run merge tasks (compactions) in this process.")] = False,
     streaming: Annotated[
-        bool, typer.Option("--streaming", help="Tick by Structured Streaming, with its progress in Spark's UI.")
+        bool,
+        typer.Option("--streaming", help="Trigger batches with Structured Streaming, to see progress in Spark's UI."),
     ] = False,
     metrics_bind: Annotated[
         str, typer.Option(help="host:port for /metrics (port 0: any free one); empty for none.")
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Take what collectors stored into tables, exactly once. Any number may run on one lake."""
+    """Load what collectors stored into tables, exactly once. Several may run on one lake."""
     from moulin.pipeline.nursery.nursery import Nursery
 
     if streaming and no_spark:
-        raise InvalidInput("--streaming needs Spark: leave --no-spark out, or leave it to the nursery's own clock.")
+        raise InvalidInput("--streaming needs Spark: remove --no-spark, or remove --streaming.")
 
     with open_lake(context) as lake, ending() as over:
         found = Nursery(lake, spark=not no_spark, announce=lambda text: report("note", text, as_json, note=text))
@@ -66,7 +67,7 @@ def nursery(
             return
         with _metrics(metrics_bind, found) as port:
             where = "" if port is None else f", with /metrics on port {port}"
-            text = f"The nursery runs{where}; Ctrl-C ends it after its batch."
+            text = f"The nursery is running{where}; Ctrl-C stops it after its batch."
             report("ready", text, as_json, metrics_port=port)
             compactor = threading.Thread(
                 target=_compact_until, args=(lake, over, no_spark, as_json), name="moulin-compact"
@@ -86,7 +87,7 @@ def nursery(
 
 @contextmanager
 def _metrics(bind: str, nursery: Any) -> Iterator[int | None]:
-    """The figures of a nursery over HTTP. A port that is taken is reported, and the nursery runs without."""
+    """Serve the metrics of a nursery over HTTP. If the port is in use, warn and run without."""
     if not bind:
         yield None
         return
@@ -104,7 +105,7 @@ def _metrics(bind: str, nursery: Any) -> Iterator[int | None]:
 def _stream(lake: Lake, nursery: Any, interval: float, over: threading.Event, as_json: bool) -> None:
     from moulin.pipeline.nursery import ticker
 
-    report("note", "Spark is starting; the first batch runs when it is there.", as_json, note="Spark is starting.")
+    report("note", "Spark is starting; the first batch runs when it is ready.", as_json, note="Spark is starting.")
     spark = lake.context.spark().session()
     query = ticker.start(spark, nursery, interval=interval, on_batch=lambda done: _say_batch(done, as_json))
     while not over.is_set() and query.isActive:
@@ -121,7 +122,7 @@ def worker(
     no_spark: NoSpark = False,
     as_json: Json = False,
 ) -> None:
-    """Compact: do merge tasks as the janitor plans them, and go on with fills of columns that were killed.
+    """Run the merge tasks (compactions) that the janitor plans, and resume interrupted column fills.
 
     Any number may run on one lake.
     """
@@ -129,7 +130,7 @@ def worker(
         if once:
             _compact_all(lake, over, no_spark, as_json)
             return
-        report("ready", "The worker runs; Ctrl-C ends it and gives its task back.", as_json)
+        report("ready", "The worker is running; Ctrl-C stops it and gives its task back.", as_json)
         _compact_until(lake, over, no_spark, as_json, interval)
 
 
@@ -146,9 +147,9 @@ def _compact_until(lake: Lake, over: threading.Event, no_spark: bool, as_json: b
 
 @contextmanager
 def _compacting(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool) -> Iterator[Callable[[], Any]]:
-    """Does one merge task when it is called, and reports it. A running one is given back as soon as `over` is set.
+    """Runs one merge task per call, and reports it. A running task is given back when `over` is set.
 
-    When there is none, it looks for fills now and then.
+    If there is none, it looks for interrupted fills from time to time.
     """
     from moulin.table.compact.worker import CompactionWorker
     from moulin.table.fill.resume import resume_fills
@@ -189,7 +190,7 @@ def _compacting(lake: Lake, over: threading.Event, no_spark: bool, as_json: bool
 
 
 def janitor(context: typer.Context, once: Once = False, as_json: Json = False) -> None:
-    """Enforce retention, plan compaction and clean up. One of those that run on a lake does the work."""
+    """Enforce retention, plan compaction and clean up. If several run on one lake, one of them is active."""
     loop = importlib.import_module("moulin.meta.server.janitor_loop")
     with open_lake(context) as lake, ending() as over:
         found = loop.Janitor(lake)
@@ -197,7 +198,7 @@ def janitor(context: typer.Context, once: Once = False, as_json: Json = False) -
             if once:
                 _say_janitor(found.run_once(), as_json)
                 return
-            report("ready", "The janitor runs; Ctrl-C ends it after its step.", as_json)
+            report("ready", "The janitor is running; Ctrl-C stops it after its step.", as_json)
             every(lake.config.janitor_interval, over, found.run_once, busy=lambda done: False)
         finally:
             found.stop()
@@ -205,7 +206,7 @@ def janitor(context: typer.Context, once: Once = False, as_json: Json = False) -
 
 @contextmanager
 def ending() -> Iterator[threading.Event]:
-    """Set by SIGTERM and Ctrl-C, so that what is under way can end well; a second Ctrl-C ends at once."""
+    """Set by SIGTERM and Ctrl-C, so that running work can finish; a second Ctrl-C exits at once."""
     over = threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -222,15 +223,18 @@ def ending() -> Iterator[threading.Event]:
 
 
 def every(interval: float, over: threading.Event, step: Callable[[], Any], *, busy: Callable[[Any], bool]) -> None:
-    """Run a step again and again: at once while it is busy, else after the interval. An error is said and outlived."""
+    """Run a step in a loop: at once while there is work, else after the interval.
+
+    Errors are printed; the loop continues.
+    """
     while not over.is_set():
         try:
             again = busy(step())
         except MoulinError as error:
-            complain(f"{error.message} It is tried again.")
+            complain(f"{error.message} Retrying.")
             again = False
         except Exception as error:  # noqa: BLE001 - the loop knows how often what fails has failed, and must go on
-            complain(f"{type(error).__name__}: {error}. It is tried again.")
+            complain(f"{type(error).__name__}: {error}. Retrying.")
             again = False
         if not again:
             over.wait(interval)

@@ -1,4 +1,4 @@
-"""`moulin serve` and `moulin access`: the network services, and who may use them."""
+"""`moulin serve` and `moulin access`: the server, and its access tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from moulin.config import file_settings
 from moulin.errors import FailedPrecondition
 
 access = typer.Typer(
-    help="Tokens for the server itself: who may call it, and what.",
+    help="Access tokens: who may call the server, and with which role.",
     no_args_is_help=True,
     epilog=examples(
         "moulin access create bob --role read --expires-days 30", "moulin access list", "moulin access revoke alice"
@@ -33,26 +33,28 @@ def register(root: typer.Typer) -> None:
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
-        "--config", help="A moulin.toml: \\[serve], and settings that come on top of those in the lake's folder."
+        "--config", help="A moulin.toml: its \\[serve], and settings that override those in the lake's folder."
     ),
 ]
-AccessFile = Annotated[Path | None, typer.Option(help="The tokens' file; by default access.toml in the lake's folder.")]
+AccessFile = Annotated[
+    Path | None, typer.Option(help="The file with access tokens; by default access.toml in the lake's folder.")
+]
 
 
 def _meta(name: str) -> Any:
-    """A module of the network services: their packages are an extra, so they are imported when they are needed."""
+    """Import a module of the network services when it is needed, because their packages are an extra."""
     return importlib.import_module(f"moulin.meta.{name}")
 
 
 def _config_file(context: typer.Context, given: Path | None) -> Path | None:
     if given is not None and not given.is_file():
-        raise FailedPrecondition(f"{given} is not there.")
+        raise FailedPrecondition(f"{given} does not exist.")
     lake = require_address(context).lake
     return given or (None if lake is None or "://" in lake else Path(lake) / "moulin.toml")
 
 
 def _lake_settings(given: Path | None) -> dict[str, Any]:
-    """What a file that was named says of the lake itself; the one in the lake's folder is read with the lake."""
+    """The lake's settings in a --config file; the file in the lake's folder is read with the lake."""
     return {} if given is None else file_settings(given)
 
 
@@ -67,11 +69,11 @@ def serve(
         bool | None,
         typer.Option(
             "--sql/--no-sql",
-            help="Run SQL of the console on Spark, too, or on no engine. Else on DuckDB, if it is there.",
+            help="Run SQL of the console on Spark too, or disable SQL. By default it runs on DuckDB, if installed.",
         ),
     ] = None,
 ) -> None:
-    """Serve the lake: gRPC on 9560, HTTP and the console on 8181. SIGTERM drains and stops."""
+    """Serve the lake: gRPC on 9560, HTTP and the console on 8181. SIGTERM finishes running calls, then stops."""
     settings = _meta("config")
     settings.require_known_environment()
     chosen = settings.load_serve_config(
@@ -101,18 +103,21 @@ def create_access(
     context: typer.Context,
     name: str,
     role: Annotated[str, typer.Option(help="read, write, pipeline or admin; each includes those before it.")] = "read",
-    expires_days: Annotated[float | None, typer.Option(help="Days until it ends; never, when left out.")] = None,
+    expires_days: Annotated[float | None, typer.Option(help="Days until the token expires; by default never.")] = None,
     access_file: AccessFile = None,
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Make a token for clients (MOULIN_TOKEN). Its secret is shown once, now; a running server takes it at once."""
+    """Create an access token for clients (MOULIN_TOKEN). The secret is shown only once.
+
+    A running server accepts it at once.
+    """
     auth = _meta("auth")
     secret = _file(context, access_file, config).create(name, auth.to_role(role), expires_days)
     if as_json:
         show_values({"name": name, "role": role, "secret": secret}, True)
         return
-    say(f"Access {name} with role {role} is ready. Keep its secret now; it is not shown again:")
+    say(f"Created access token {name} with role {role}. Save the secret now; it is not shown again:")
     print(secret)
 
 
@@ -120,7 +125,7 @@ def create_access(
 def list_access(
     context: typer.Context, access_file: AccessFile = None, config: ConfigFile = None, as_json: Json = False
 ) -> None:
-    """List who may call the server."""
+    """List access tokens."""
     rows = [
         {
             "name": token.name,
@@ -129,7 +134,25 @@ def list_access(
         }
         for token in _file(context, access_file, config).tokens()
     ]
-    show_rows(rows, as_json, empty="No access tokens; make one with: moulin access create NAME --role ROLE")
+    show_rows(rows, as_json, empty="No access tokens; create one with: moulin access create NAME --role ROLE")
+
+
+@access.command("rotate", epilog=examples("moulin access rotate alice --expires-days 30"))
+def rotate_access(
+    context: typer.Context,
+    name: str,
+    expires_days: Annotated[float | None, typer.Option(help="Days until it ends; as before, when left out.")] = None,
+    access_file: AccessFile = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Give a token a new secret, shown once, now; a running server refuses the former one at once."""
+    secret = _file(context, access_file, config).rotate(name, expires_days)
+    if as_json:
+        show_values({"name": name, "secret": secret}, True)
+        return
+    say(f"Access {name} has a new secret. Keep it now; it is not shown again:")
+    print(secret)
 
 
 @access.command("revoke", epilog=examples("moulin access revoke alice"))
@@ -140,9 +163,9 @@ def revoke_access(
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Take a token back; a running server refuses it at once."""
+    """Revoke an access token. A running server rejects it at once."""
     _file(context, access_file, config).revoke(name)
-    say(f"Access {name} is revoked.", as_json, name=name)
+    say(f"Access token {name} is revoked.", as_json, name=name)
 
 
 def _file(context: typer.Context, given: Path | None, config: Path | None) -> Any:

@@ -21,8 +21,10 @@ def register(root: typer.Typer) -> None:
 
 def sql_server(
     context: typer.Context,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free port.")] = 15002,
-    host: Annotated[str, typer.Option(help="Where to listen. Others than this machine need tokens.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 for any free one.")] = 15002,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on. Other addresses than loopback require tokens.")
+    ] = "127.0.0.1",
     config: Annotated[Path | None, typer.Option("--config", help="A moulin.toml with \\[serve].")] = None,
     tls_certificate: Annotated[Path | None, typer.Option("--tls-certificate", "--tls-cert", help="A PEM file.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="A PEM file.")] = None,
@@ -31,7 +33,7 @@ def sql_server(
     settings: Any = importlib.import_module("moulin.meta.config")
     settings.require_known_environment()
     if config is not None and not config.is_file():
-        raise FailedPrecondition(f"{config} is not there.")
+        raise FailedPrecondition(f"{config} does not exist.")
     lake_address = require_address(context).lake
     in_folder = None if lake_address is None or "://" in lake_address else Path(lake_address) / "moulin.toml"
     bind = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

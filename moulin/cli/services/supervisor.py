@@ -1,4 +1,4 @@
-"""Child processes that are kept alive: started, watched, started again when they die, and ended in order."""
+"""Supervised child processes: started, watched, restarted when they crash, and stopped in order."""
 
 # Decisions: docs/decisions/0079, docs/decisions/0244
 
@@ -19,11 +19,11 @@ from moulin.storage import modes
 
 _FIRST_DELAY = 0.5
 _LONGEST_DELAY = 30.0
-_STEADY_SECONDS = 60.0  # one that dies before has failed to start, unless somebody killed it; else it starts afresh
-_FIRST_STARTS = 3  # so many that fail are the end when the child never ran
-_LATER_STARTS = 20  # and so many in a row when it did: with the delays, about eight minutes
+_STEADY_SECONDS = 60.0  # a child that exits earlier has failed to start, unless it was killed
+_FIRST_STARTS = 3  # give up after this many failed starts if the child never ran
+_LATER_STARTS = 20  # and after this many in a row if it did: with the delays, about eight minutes
 _PR_SET_PDEATHSIG = 1
-LOG_BYTES = 16 << 20  # a log that has grown to this is moved to .1, which was moved to .2 before, and so on
+LOG_BYTES = 16 << 20  # a log of this size is rotated to .1, .1 to .2, and so on
 LOGS_KEPT = 3
 
 
@@ -60,12 +60,12 @@ class Child:
                 stdout=log,
                 stderr=log,
                 env=dict(self.environment),
-                start_new_session=True,  # Ctrl-C reaches the supervisor alone, which then ends them in order
+                start_new_session=True,  # Ctrl-C reaches only the supervisor, which then stops them in order
             )
         self.started_at = time.monotonic()
 
     def tend(self) -> bool:
-        """Start it again when it died and its delay is over; whether it was."""
+        """Restart it if it has exited and its delay is over; return whether it was."""
         if self.process is None or self.process.poll() is None:
             return False
         now = time.monotonic()
@@ -83,11 +83,11 @@ class Child:
         return True
 
     def rotate(self) -> None:
-        """Move what its log holds aside when it has grown large; the child goes on writing at the log's new end."""
+        """Rotate its log if it is large; the child continues to write to the same file."""
         try:
             if self.log.stat().st_size >= LOG_BYTES:
                 rotate(self.log)
-        except OSError:  # a full disk, or a folder that was taken away: tried again with the next look
+        except OSError:  # a full disk, or a removed folder: retried with the next check
             pass
 
     def _count(self, lived: float) -> None:
@@ -98,7 +98,7 @@ class Child:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it failed to start so often in a row that another start will not help."""
+        """Whether it failed to start so often in a row that another attempt is pointless."""
         return self.failed_starts >= (_LATER_STARTS if self.has_run else _FIRST_STARTS)
 
     def last_line(self) -> str:
@@ -113,7 +113,7 @@ class Child:
 
 
 class Supervisor:
-    """Starts children in order and ends them in the opposite one."""
+    """Starts children in order and stops them in reverse."""
 
     def __init__(self, children: Sequence[Child]) -> None:
         self.children = list(children)
@@ -123,13 +123,13 @@ class Supervisor:
             child.start()
 
     def tend(self) -> list[Child]:
-        """Those that were started again just now. Logs that have grown large are rotated."""
+        """The children restarted now. Large logs are rotated."""
         for child in self.children:
             child.rotate()
         return [child for child in self.children if child.tend()]
 
     def require_running(self) -> None:
-        """Raises FailedPrecondition, with what a child printed last, when it failed to start again and again."""
+        """Raise FailedPrecondition with the last output of a child that failed to start repeatedly."""
         for child in self.children:
             if child.is_given_up:
                 said = child.last_line().removeprefix("Error: ") or f"it ended with {child.code}"
@@ -139,7 +139,7 @@ class Supervisor:
                 )
 
     def stop(self, seconds: float = 30.0, progress: Callable[[Child], None] = lambda child: None) -> None:
-        """Ask each to end; kill one that does not in time. Whatever it was at, nothing is lost by that."""
+        """Ask each to stop, and kill one that does not in time. Killing loses nothing."""
         for child in reversed(self.children):
             if child.process is None:
                 continue
@@ -154,9 +154,9 @@ class Supervisor:
 
 
 def rotate(log: Path) -> None:
-    """Copy a log aside and empty it. Whoever writes to it keeps it open for appending, so it cannot be renamed.
+    """Copy a log and truncate it. The child keeps it open for appending, so it cannot be renamed.
 
-    A line that is written in the moment between the end of the copy and the cut is lost.
+    A line written between the copy and the truncation is lost.
     """
     aside = [log.with_name(f"{log.name}.{number}") for number in range(1, LOGS_KEPT + 1)]
     for older, newer in zip(reversed(aside), reversed(aside[:-1]), strict=False):
@@ -168,10 +168,10 @@ def rotate(log: Path) -> None:
 
 
 def _launcher() -> list[str]:
-    """What runs Python with the arguments that follow.
+    """The command that runs Python with the following arguments.
 
-    A supervisor that is killed takes its children along, so that the next one does not find their ports taken; on Linux
-    the kernel sees to it, and remembers when the launcher becomes the child.
+    If the supervisor is killed, its children end too, so that their ports are free for the next one; on Linux
+    the kernel does that, and the setting survives the exec.
     """
     if sys.platform != "linux":
         return [sys.executable]

@@ -1,4 +1,4 @@
-"""`moulin token`: who may send telemetry, and to which tables it goes."""
+"""`moulin token`: ingest tokens and their tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from moulin.model.ingest import SIGNALS, NewToken, Routing, Token
 from moulin.model.names import full_name, parse_table_name
 
 app = typer.Typer(
-    help="Ingest tokens: who may send telemetry, and to which tables it goes.",
+    help="Ingest tokens: who may send telemetry, and to which tables.",
     no_args_is_help=True,
     epilog=examples(
         "moulin token create otel.app --traces traces --logs logs --metrics metrics",
@@ -31,9 +31,9 @@ def register(root: typer.Typer) -> None:
 
 
 TokenName = Annotated[str, typer.Argument(metavar="TOKEN", help="database.token")]
-Table = Annotated[str | None, typer.Option(help="The table for every signal that has none of its own.")]
+Table = Annotated[str | None, typer.Option(help="The table for signals without an option of their own.")]
 Signal = Annotated[str | None, typer.Option(help="The table for this signal, in the token's database.")]
-Days = Annotated[float | None, typer.Option(help="Days until it ends; never, when left out.")]
+Days = Annotated[float | None, typer.Option(help="Days until the token expires; by default never.")]
 
 DAY = 86_400
 
@@ -49,7 +49,7 @@ def create(
     expires_days: Days = None,
     as_json: Json = False,
 ) -> None:
-    """Make a token. Its secret is shown once, now."""
+    """Create an ingest token. The secret is shown only once."""
     database, token = parse_table_name(name, "token")
     with open_lake(context) as lake:
         routing = _routing(lake, database, table, {"traces": traces, "logs": logs, "metrics": metrics})
@@ -61,11 +61,11 @@ def create(
 def rotate(
     context: typer.Context,
     name: TokenName,
-    overlap_seconds: Annotated[float, typer.Option(help="How long older secrets still count.")] = 0,
+    overlap_seconds: Annotated[float, typer.Option(help="How long older secrets stay valid.")] = 0,
     expires_days: Days = None,
     as_json: Json = False,
 ) -> None:
-    """Give a token a new secret, shown once, now."""
+    """Create a new secret for a token. It is shown only once."""
     with open_lake(context) as lake:
         made = lake.tokens.rotate_token(
             *parse_table_name(name, "token"), overlap_seconds=overlap_seconds, expires_in=_seconds(expires_days)
@@ -77,7 +77,7 @@ def _show_secret(name: str, made: NewToken, as_json: bool) -> None:
     if as_json:
         show_values({"id": str(made.token.id), "name": name, "secret": made.plaintext}, True)
         return
-    say(f"Token {name} is ready. Keep its secret now; it is not shown again:")
+    say(f"Created token {name}. Save the secret now; it is not shown again:")
     print(made.plaintext)
 
 
@@ -126,18 +126,18 @@ def route(
     metrics: Signal = None,
     as_json: Json = False,
 ) -> None:
-    """Send what comes with a token to other tables; signals that are not named stay as they are."""
+    """Change the tables of a token. Signals without an option are not changed."""
     database, token = parse_table_name(name, "token")
     with open_lake(context) as lake:
         given = {"traces": traces, "logs": logs, "metrics": metrics}
         routing = _routing(lake, database, table, given, lake.tokens.token(database, token).routing)
         lake.tokens.set_token_routing(database, token, routing)
-        say(f"Token {name} goes to other tables now.", as_json, name=name)
+        say(f"Changed the tables of token {name}.", as_json, name=name)
 
 
 @app.command(epilog=examples("moulin token drop otel.default"))
 def drop(context: typer.Context, name: TokenName, as_json: Json = False) -> None:
-    """Drop a token; it can be brought back until its grace window ends."""
+    """Drop a token. It can be resurrected until its grace period ends."""
     with open_lake(context) as lake:
         dropped = lake.tokens.drop_token(*parse_table_name(name, "token"))
         say_dropped("Token", "token", name, dropped.tombstone, as_json)
@@ -145,10 +145,10 @@ def drop(context: typer.Context, name: TokenName, as_json: Json = False) -> None
 
 @app.command(epilog=examples("moulin token resurrect otel.lost"))
 def resurrect(context: typer.Context, name: TokenName, as_json: Json = False) -> None:
-    """Bring a dropped token back; its secrets count again."""
+    """Restore a dropped token; its secrets are valid again."""
     with open_lake(context) as lake:
         lake.tokens.resurrect_token(*parse_table_name(name, "token"))
-        say(f"Token {name} is back.", as_json, name=name)
+        say(f"Token {name} is restored.", as_json, name=name)
 
 
 def _routing(
@@ -163,7 +163,7 @@ def _routing(
         elif before is not None:
             targets[signal] = getattr(before, signal)
         else:
-            raise InvalidInput(f"Say where {signal} go: --table for all signals, or --{signal}.")
+            raise InvalidInput(f"No table for {signal}: give --table for all signals, or --{signal}.")
     return Routing(**targets)
 
 

@@ -1,4 +1,4 @@
-"""`moulin up`: the whole pipeline of a lake as one tree of processes, and one screen that shows what flows."""
+"""`moulin up`: the whole pipeline of a lake in one process tree, and a screen that shows its throughput."""
 
 from __future__ import annotations
 
@@ -41,17 +41,19 @@ def up(
     host: Annotated[str, typer.Option(help="The address that the collector listens on.")] = "127.0.0.1",
     grpc_port: GrpcPort = 4317,
     http_port: HttpPort = 4318,
-    serve_bind: Annotated[str, typer.Option(help="host:port of the meta service.")] = "127.0.0.1:9560",
-    serve_http_bind: Annotated[str, typer.Option(help="host:port of its HTTP; empty for none.")] = "127.0.0.1:8181",
+    serve_bind: Annotated[str, typer.Option(help="host:port of the server's gRPC.")] = "127.0.0.1:9560",
+    serve_http_bind: Annotated[
+        str, typer.Option(help="host:port of the server's HTTP; empty for none.")
+    ] = "127.0.0.1:8181",
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two batches of the nursery.")] = 1.0,
     nursery_metrics_bind: Annotated[
         str, typer.Option(help="host:port of the nursery's /metrics (port 0: any free one); empty for none.")
     ] = "127.0.0.1:4319",
-    logs: Annotated[Path | None, typer.Option(help="A folder for what the processes print.")] = None,
+    logs: Annotated[Path | None, typer.Option(help="A folder for the logs of the processes.")] = None,
     no_spark: NoSpark = False,
     as_json: Json = False,
 ) -> None:
-    """Run server and janitor, collector, nursery and compaction, until Ctrl-C. What dies is started again."""
+    """Run server, janitor, collector, nursery and compaction until Ctrl-C. Crashed processes are restarted."""
     folder = logs or Path(tempfile.mkdtemp(prefix="moulin-up-"))
     folder.mkdir(mode=modes.OWNER_ONLY, parents=True, exist_ok=True)
     grpc, http = (port or _free_port(host) for port in (grpc_port, http_port))
@@ -67,13 +69,13 @@ def up(
     children = [_child(context, name, words, folder) for name, words in commands.items()]
     supervisor = Supervisor(children)
     with open_lake(context) as lake, ending() as over:
-        lake.own_catalog()  # a lake behind a server is refused before anything starts
+        lake.own_catalog()  # a lake behind a server is rejected before anything starts
         supervisor.start()
         page = f"http://{serve_http_bind}/" if serve_http_bind else None
         report(
             "ready",
-            f"OTLP/gRPC on {host}:{grpc}, OTLP/HTTP on {host}:{http}; logs in {folder}; Ctrl-C ends it."
-            + (f" The lake in a browser: {page}" if page else ""),
+            f"OTLP/gRPC on {host}:{grpc}, OTLP/HTTP on {host}:{http}; logs in {folder}; Ctrl-C stops it."
+            + (f" Console: {page}" if page else ""),
             as_json,
             console=page,
             grpc_port=grpc,
@@ -109,10 +111,10 @@ def up(
 
 
 def _say_flow(flow: Flow, told: tuple[str, ...], as_json: bool) -> tuple[str, ...]:
-    """Say what is stuck when that changes; returns what to compare with the next time."""
+    """Print what is stuck if that changes; returns the state to compare with next time."""
     subjects = tuple(sentence.partition(" (")[0].partition(" for ")[0] for sentence in flow.advice)
     if subjects != told:
-        text = " ".join(flow.advice) or "What was stuck goes on."
+        text = " ".join(flow.advice) or "No stream is stuck any more."
         report(
             "flow", text, as_json, state=flow.state.value, advice=list(flow.advice), lag_seconds=round(flow.seconds, 1)
         )
@@ -132,7 +134,7 @@ def _child(context: typer.Context, name: str, words: Sequence[str], folder: Path
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What there is at one moment, and what changed since the last."""
+    """The state at one moment, and the changes since the last."""
 
     version: int
     streams: int
@@ -144,7 +146,7 @@ class Look:
 
 
 class Figures:
-    """Reads from the catalog what flows."""
+    """Reads the throughput from the catalog."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -161,7 +163,7 @@ class Figures:
         return self._last
 
     def flow(self) -> Flow:
-        """Whether telemetry flows; what cannot be looked at is as idle as it was."""
+        """The state of the telemetry streams; unchanged if the catalog is unavailable."""
         try:
             return self._flow.look(lambda: self._lake.own_catalog().ingest.snapshot().streams)
         except MoulinError:
@@ -220,10 +222,10 @@ def _screen(children: Sequence[Child], look: Look) -> RenderableType:
 
 
 def _flow_words(flow: Flow) -> str:
-    """What the nursery is at, in a few words."""
+    """The state of the nursery, in a few words."""
     match flow.state:
         case State.IDLE:
-            return "[green]idle[/green]: nothing waits for the nursery"
+            return "[green]idle[/green]: no backlog"
         case State.FLOWING:
             return f"lag {flow.seconds:,.0f} s, {size(flow.stored_bytes)} in {flow.objects:,} baby segments wait"
     return f"[red]stuck[/red]: lag {flow.seconds:,.0f} s, {size(flow.stored_bytes)} wait"

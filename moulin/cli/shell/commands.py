@@ -1,4 +1,4 @@
-r"""The commands of a shell that begin with a backslash."""
+r"""The backslash commands of the shell."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Quit(Exception):
-    """The shell is to end."""
+    """Raised to leave the shell."""
 
 
 class Shell(Protocol):
-    """What commands see and set; `moulin.cli.shell.session` has the class."""
+    """The state that commands read and set; implemented in `moulin.cli.shell.session`."""
 
     lake: Lake
     timing: bool
@@ -38,7 +38,7 @@ class Shell(Protocol):
 
 
 class Command(NamedTuple):
-    """`act` gets the session and the words after the command; `usage` says which."""
+    """`act` gets the session and the words after the command; `usage` describes them."""
 
     usage: str
     help: str
@@ -47,22 +47,22 @@ class Command(NamedTuple):
 
 
 def run(session: Shell, line: str) -> None:
-    """Run a line that begins with a backslash; InvalidInput when there is no such command."""
+    """Run a backslash command; InvalidInput if it is unknown."""
     try:
         name, *words = shlex.split(line.rstrip("; \t").replace("\\", "\\\\", 1))
     except ValueError:
-        raise InvalidInput(f"A quote in {line} is not closed.") from None
+        raise InvalidInput(f"Unclosed quote in {line}.") from None
     command = COMMANDS.get(name)
     if command is None:
-        raise InvalidInput(f"There is no command {name}.{did_you_mean(name, list(COMMANDS))} \\? lists all.")
+        raise InvalidInput(f"Unknown command {name}.{did_you_mean(name, list(COMMANDS))} \\? lists all.")
     if len(words) > command.most:
-        raise InvalidInput(f"{name} is written {name} {command.usage}".rstrip() + ".")
+        raise InvalidInput(f"Usage: {name} {command.usage}".rstrip() + ".")
     command.act(session, words)
 
 
 def _databases(session: Shell, words: list[str]) -> None:
     found = session.lake.databases()
-    show_rows(({"database": one.name} for one in found), False, empty="There is no database.")
+    show_rows(({"database": one.name} for one in found), False, empty="No databases.")
 
 
 def _describe(session: Shell, words: list[str]) -> None:
@@ -71,12 +71,12 @@ def _describe(session: Shell, words: list[str]) -> None:
         return
     names = words or [database.name for database in session.lake.databases()]
     rows = [row for name in names for row in (*_tables(session, name), *_views(session, name))]
-    show_rows(rows, False, empty="There is no table.")
+    show_rows(rows, False, empty="No tables.")
 
 
 def _only_views(session: Shell, words: list[str]) -> None:
     rows = [row for database in session.lake.databases() for row in _views(session, database.name)]
-    show_rows(rows, False, empty="There is no view.")
+    show_rows(rows, False, empty="No views.")
 
 
 def _tables(session: Shell, database: str) -> Iterator[dict[str, Any]]:
@@ -111,7 +111,7 @@ def _columns(session: Shell, name: str) -> Iterator[dict[str, Any]]:
 
 def _timing(session: Shell, words: list[str]) -> None:
     if words and words[0] not in ("on", "off"):
-        raise InvalidInput("\\timing takes on or off.")
+        raise InvalidInput("Usage: \\timing on or \\timing off.")
     session.timing = words[0] == "on" if words else not session.timing
     say(f"Timing is {'on' if session.timing else 'off'}.")
 
@@ -119,30 +119,30 @@ def _timing(session: Shell, words: list[str]) -> None:
 def _format(session: Shell, words: list[str]) -> None:
     if words:
         session.use_format(words[0])
-    say(f"Rows are printed as {session.format}.")
+    say(f"Output format is {session.format}.")
 
 
 def _engine(session: Shell, words: list[str]) -> None:
     if words:
         session.use_engine(words[0])
-    say(f"Statements run on {session.dialect}.")
+    say(f"Engine is {session.dialect}.")
 
 
 def _limit(session: Shell, words: list[str]) -> None:
     if words:
         if not words[0].isdecimal():
-            raise InvalidInput("\\limit takes a number of rows; 0 shows all.")
+            raise InvalidInput("Usage: \\limit ROWS; 0 shows all.")
         session.limit = int(words[0])
     shown = "the usual number of" if session.limit is None else f"{session.limit:,}" if session.limit else "all"
-    say(f"A statement shows {shown} rows.")
+    say(f"Statements show {shown} rows.")
 
 
 def _output(session: Shell, words: list[str]) -> None:
     session.output = words[0] if words else None
     if session.output is None:
-        say("Rows are printed here.")
+        say("Rows are printed on the screen.")
     else:
-        say(f"The rows of the next statement go to {session.output}, as {session.format}.")
+        say(f"The rows of the next statement are written to {session.output}, as {session.format}.")
 
 
 def _history(session: Shell, words: list[str]) -> None:
@@ -152,7 +152,7 @@ def _history(session: Shell, words: list[str]) -> None:
 
 def _include(session: Shell, words: list[str]) -> None:
     if not words:
-        raise InvalidInput("\\i takes the name of a file.")
+        raise InvalidInput("Usage: \\i FILE.")
     session.run_file(words[0])
 
 
@@ -160,7 +160,7 @@ def _help(session: Shell, words: list[str]) -> None:
     width = max(len(f"{name} {command.usage}") for name, command in COMMANDS.items())
     for name, command in COMMANDS.items():
         say(f"{f'{name} {command.usage}'.ljust(width)}  {command.help}")
-    say("A statement ends with ; and may have several lines. Ctrl-C stops one that runs, Ctrl-D leaves.")
+    say("A statement ends with ; and may have several lines. Ctrl-C cancels it, Ctrl-D exits.")
 
 
 def _quit(session: Shell, words: list[str]) -> None:
@@ -172,13 +172,13 @@ COMMANDS: Mapping[str, Command] = MappingProxyType(
         "\\l": Command("", "List the databases.", _databases),
         "\\d": Command("[DATABASE | TABLE]", "List tables and views, or the columns of a table.", _describe, 1),
         "\\dv": Command("", "List the views.", _only_views),
-        "\\engine": Command("[spark | duckdb]", "Choose what runs statements.", _engine, 1),
-        "\\format": Command("[table | json | csv | parquet | arrow]", "Choose the form of rows.", _format, 1),
-        "\\limit": Command("[ROWS]", "How many rows a statement shows; 0 for all.", _limit, 1),
+        "\\engine": Command("[spark | duckdb]", "Set the engine.", _engine, 1),
+        "\\format": Command("[table | json | csv | parquet | arrow]", "Set the output format.", _format, 1),
+        "\\limit": Command("[ROWS]", "Set how many rows are shown; 0 for all.", _limit, 1),
         "\\o": Command("[FILE]", "Write the rows of the next statement to a file.", _output, 1),
-        "\\timing": Command("[on | off]", "Show how long statements take.", _timing, 1),
+        "\\timing": Command("[on | off]", "Show the time of each statement.", _timing, 1),
         "\\i": Command("FILE", "Run the statements and commands of a file.", _include, 1),
-        "\\history": Command("", "Show what was typed before.", _history),
+        "\\history": Command("", "Show the history.", _history),
         "\\?": Command("", "Show this.", _help),
         "\\q": Command("", "Leave.", _quit),
     }

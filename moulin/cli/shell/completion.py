@@ -1,4 +1,4 @@
-"""What the Tab key offers: commands, words of SQL, databases, tables and the columns of those that the text names."""
+"""Tab completion: commands, SQL keywords, databases, tables, and the columns of tables in the text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CHOICES = {"\\engine": ENGINES, "\\format": FORMATS, "\\timing": ("on", "off")}
 
 
 class LakeCompleter(Completer):
-    """Names are read from the catalog, and again when the lake has a new version."""
+    """Names are read from the catalog, and read again when the lake has a new version."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -43,7 +43,7 @@ class LakeCompleter(Completer):
                 if choice.lower().startswith(word.lower()) and printable(choice) == choice:
                     yield Completion(choice, start_position=-len(word))
         except MoulinError:
-            return  # names that cannot be read are not offered
+            return  # unreadable names are not completed
 
     def _choices(self, text: str, before: str, word: str) -> Iterator[str]:
         if before.lstrip().startswith(COMMAND):
@@ -60,7 +60,7 @@ class LakeCompleter(Completer):
             yield from (name for name in names if "." in name)
 
     def _known(self) -> list[str]:
-        """Databases, and tables and views with theirs."""
+        """Databases, and tables and views with their database."""
         version = self._lake.version
         if version != self._version:
             names = []

@@ -24,7 +24,7 @@ _KEPT = 1_000  # entries that \history shows
 
 
 class Prompt:
-    """Reads from the terminal until Ctrl-D. Ctrl-C at the prompt forgets what was typed."""
+    """Reads from the terminal until Ctrl-D. Ctrl-C at the prompt clears the input."""
 
     def __init__(self, lake: Lake) -> None:
         self._history = FileHistory(str(history_file()))
@@ -40,7 +40,7 @@ class Prompt:
         )
 
     def history(self) -> list[str]:
-        """What was typed, the oldest first."""
+        """The history, oldest first."""
         return self._history.get_strings()[-_KEPT:]
 
     def run(self, session: Session) -> None:
@@ -76,7 +76,7 @@ class Prompt:
 
 
 def history_file() -> Path:
-    """Where the history is kept: readable by its owner alone, because values stand in statements."""
+    """The history file: readable only by its owner, because statements contain values."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(state) / "moulin"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

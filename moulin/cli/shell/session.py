@@ -1,6 +1,6 @@
-"""A shell while it runs: what was set, and how a statement or command is run.
+"""The state of a running shell, and how it runs a statement or command.
 
-A statement runs in a thread of its own, so that Ctrl-C reaches this one, which cancels it. No error ends a session.
+A statement runs in its own thread, so that this thread receives Ctrl-C and cancels it. No error ends a session.
 """
 
 # Decisions: docs/decisions/0264
@@ -30,12 +30,12 @@ from moulin.statement_text import Dialect
 if TYPE_CHECKING:
     from moulin.lake import Lake
 
-_LOOK = 0.1  # seconds between looks at a running statement
-_DEEPEST = 10  # files that \i may nest
+_LOOK = 0.1  # seconds between two checks of a running statement
+_DEEPEST = 10  # maximum nesting of \i
 
 
 class Session:
-    """Fills `moulin.cli.shell.commands.Shell`. `history` returns what was typed before, the oldest first."""
+    """Implements `moulin.cli.shell.commands.Shell`. `history` returns earlier input, oldest first."""
 
     def __init__(self, lake: Lake, engine_name: str, *, timing: bool, history: Callable[[], list[str]] = list) -> None:
         self.lake, self.timing, self.history = lake, timing, history
@@ -52,16 +52,16 @@ class Session:
 
     def use_engine(self, name: str) -> None:
         if name not in ENGINES:
-            raise InvalidInput(f"There is no engine {name!r}: choose {' or '.join(ENGINES)}.")
+            raise InvalidInput(f"Unknown engine {name!r}: use {' or '.join(ENGINES)}.")
         self._engine = self._opened(name)
 
     def use_format(self, name: str) -> None:
         if name not in FORMATS:
-            raise InvalidInput(f"There is no format {name!r}: choose {', '.join(FORMATS)}.")
+            raise InvalidInput(f"Unknown format {name!r}: use {', '.join(FORMATS)}.")
         self.format = name
 
     def run(self, text: str) -> bool:
-        """Run a statement or a command, and print what it returns; False when it failed, after saying why."""
+        """Run a statement or a command, and print its result. On failure print the error and return False."""
         begin = time.perf_counter()
         try:
             if text.startswith(COMMAND):
@@ -88,19 +88,19 @@ class Session:
         return True
 
     def run_file(self, name: str) -> None:
-        """Run what a file has; it ends at the first error."""
+        """Run a file; stops at the first error."""
         if self._depth == _DEEPEST:
-            raise InvalidInput(f"Files run files {_DEEPEST} deep: {name} is not run.")
+            raise InvalidInput(f"\\i is nested more than {_DEEPEST} deep: {name} is not run.")
         text = Path(name).expanduser().read_text(encoding="utf-8")
         self._depth += 1
         try:
             if not self.run_lines(iter(text.splitlines(keepends=True)), keep_going=False):
-                raise InvalidInput(f"{name} was not run to its end.")
+                raise InvalidInput(f"{name} stopped at an error.")
         finally:
             self._depth -= 1
 
     def run_lines(self, lines: Iterator[str], *, keep_going: bool) -> bool:
-        """Run the statements and commands of these lines, up to the first that fails unless told to go on."""
+        """Run the statements and commands of these lines, up to the first failure unless told to continue."""
         script, fine = Script(), True
         for line in lines:
             for item in script.feed(line, self.dialect):
@@ -123,7 +123,7 @@ class Session:
 
     def _statement(self, text: str) -> None:
         if self.format in BINARY and self.output is None:
-            raise InvalidInput(f"Rows as {self.format} go to a file: name it with \\o FILE.")
+            raise InvalidInput(f"Format {self.format} needs a file: use \\o FILE.")
         cancelled = threading.Event()
 
         def work() -> None:
@@ -133,11 +133,11 @@ class Session:
 
         self._watch(work, cancelled)
         if self.output is not None:
-            say(f"The rows are in {self.output}.")
+            say(f"Rows written to {self.output}.")
             self.output = None
 
     def _watch(self, work: Callable[[], None], cancelled: threading.Event) -> None:
-        """Run `work` in a thread, and cancel what it does when Ctrl-C is pressed."""
+        """Run `work` in a thread, and cancel it on Ctrl-C."""
         failures: list[BaseException] = []
 
         def guarded() -> None:

@@ -1,4 +1,4 @@
-"""`moulin shell`: at a terminal a prompt, in a pipe a runner of statements."""
+"""`moulin shell`: a prompt on a terminal; in a pipe it runs statements."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def register(app: typer.Typer) -> None:
 
 def shell(
     context: typer.Context,
-    engine: Annotated[str, typer.Option(metavar="|".join(ENGINES), help="What runs the SQL.")] = "spark",
+    engine: Annotated[str, typer.Option(metavar="|".join(ENGINES), help="The engine that runs the SQL.")] = "spark",
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="When statements come from a pipe: go on after one that fails.")
+        bool, typer.Option("--keep-going", help="With input from a pipe: continue after a failed statement.")
     ] = False,
 ) -> None:
-    """A prompt for SQL over the lake, with history and completion.
+    """An interactive SQL prompt, with history and completion.
 
-    Statements end with `;`. Backslash commands show and set things; `\\?` lists them. When standard input is not a
-    terminal, its statements are run, and the first that fails ends the shell with 1.
+    Statements end with `;`. Backslash commands show and set options; `\\?` lists them. If standard input is not a
+    terminal, its statements are run, and the first failure exits with 1.
     """
     at_terminal = sys.stdin.isatty()
     if at_terminal:
@@ -46,7 +46,7 @@ def shell(
             from moulin.cli.shell.prompt import Prompt
 
             prompt = Prompt(lake)
-            say(f"moulin {moulin.__version__}, {lake.uri}, {engine}. Statements end with ;  \\? is help, \\q leaves.")
+            say(f"moulin {moulin.__version__}, {lake.uri}, {engine}. Statements end with ;  \\? shows help, \\q exits.")
             prompt.run(Session(lake, engine, timing=True, history=prompt.history))
         except Quit:
             return

@@ -1,4 +1,4 @@
-"""`moulin table adopt`, `import` and `move`: files that lie elsewhere."""
+"""`moulin table adopt`, `import` and `move`: files in other places."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def adopt(
         list[str], typer.Argument(metavar="SOURCE...", help="A folder, a file or a pattern; or several files.")
     ],
     by: Annotated[
-        str, typer.Option(help="Match columns by name or by id; auto: by id where files have some.")
+        str, typer.Option(help="Match columns by name or by id; auto: by id if the files have field ids.")
     ] = "auto",
-    ignore_extra: Annotated[bool, typer.Option(help="Leave out columns that the table lacks.")] = False,
-    hive: Annotated[bool, typer.Option(help="Take values from folders such as day=2026-01-01.")] = True,
-    skip_known: Annotated[bool, typer.Option(help="Leave out files that the table has, or has had.")] = False,
-    again: Annotated[bool, typer.Option(help="Take files that the table has had.")] = False,
+    ignore_extra: Annotated[bool, typer.Option(help="Ignore columns that the table lacks.")] = False,
+    hive: Annotated[bool, typer.Option(help="Take partition values from folders such as day=2026-01-01.")] = True,
+    skip_known: Annotated[bool, typer.Option(help="Skip files that the table has or had.")] = False,
+    again: Annotated[bool, typer.Option(help="Adopt files again that the table had before.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make foreign Parquet files segments of a table where they lie; no byte is copied."""
+    """Add existing Parquet files to a table in place, without copying them."""
     with open_lake(context) as lake, progress(f"Adopting files into {name}", quiet=as_json, lake=lake):
         done = lake.table(name).adopt(
             source[0] if len(source) == 1 else source,
@@ -46,8 +46,8 @@ def adopt(
             again=again,
         )
     say(
-        f"{name} has {done.files:,} files more, with {done.rows:,} rows ({size(done.bytes)}). Left out: "
-        f"{done.known:,} known ones, {done.empty:,} without rows.",
+        f"Adopted {done.files:,} files into {name}, with {done.rows:,} rows ({size(done.bytes)}). Skipped: "
+        f"{done.known:,} known files, {done.empty:,} files without rows.",
         as_json,
         version=done.version,
         files=done.files,
@@ -62,13 +62,14 @@ def import_table(
     context: typer.Context,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The folder of a table, or a metadata.json.")],
     name: TableName,
-    format: Annotated[str | None, typer.Option(help="iceberg, delta, parquet or lance; by default found out.")] = None,
+    format: Annotated[str | None, typer.Option(help="iceberg, delta, parquet or lance; detected by default.")] = None,
     primary_key: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="A column of the key, in order; each key is once.")
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="A column of the primary key, in order; keys must be unique."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a table of an Iceberg table, a Delta table or a folder of Parquet files where it lies."""
+    """Create a table from an Iceberg table, a Delta table or a folder of Parquet files, in place."""
     with open_lake(context) as lake, progress(f"Importing {source}", quiet=as_json, lake=lake):
         made = lake.import_table(source, name, format=format, primary_key=primary_key or ())
         rows, version = made.scan().count(), made.state().version
@@ -79,14 +80,16 @@ def move(
     context: typer.Context,
     name: TableName,
     base: Annotated[str, typer.Option(help="The name of a base path; see `moulin base`.")],
-    where: Annotated[str | None, typer.Option(help="Segments of which all rows match; by default all.")] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Move segments in which all rows match; by default all segments.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Move whole segments of a table to a base path. Run it again after a crash: it goes on with what is left."""
+    """Move whole segments of a table to a base path. After a crash, run it again to continue."""
     with open_lake(context) as lake, progress(f"Moving segments of {name}", quiet=as_json) as bar:
         done = lake.table(name).move(where, base=base, progress=bar.of)
     say(
-        f"{done.segments:,} segments of {name} lie in {base} now: {done.rows:,} rows, {size(done.bytes)}.",
+        f"{done.segments:,} segments of {name} are now in {base}: {done.rows:,} rows, {size(done.bytes)}.",
         as_json,
         version=done.version,
         segments=done.segments,

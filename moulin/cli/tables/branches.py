@@ -1,4 +1,4 @@
-"""`moulin branch`: lines of versions beside main's."""
+"""`moulin branch`: branches of the lake."""
 
 # Decisions: docs/decisions/0415
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from moulin.table.branch_diff import TableDiff
 
 app = typer.Typer(
-    help="Branches: lakes of their own that copy nothing.",
+    help="Branches: writable copies of the lake that copy no data.",
     no_args_is_help=True,
     epilog=examples("moulin branch create trial --expires 7d", "moulin branch list", "moulin branch diff exp"),
 )
@@ -35,23 +35,21 @@ def create(
     context: typer.Context,
     name: BranchName,
     at: Annotated[
-        str | None, typer.Option(help="A version, or a time such as 2026-01-31 12:00; now by default.")
+        str | None, typer.Option(help="A version, or a time such as 2026-01-31 12:00; by default now.")
     ] = None,
-    expires: Annotated[
-        str | None, typer.Option(help="How long it lives: 90m, 36h, 7d or 2w; for ever by default.")
-    ] = None,
+    expires: Annotated[str | None, typer.Option(help="Lifetime: 90m, 36h, 7d or 2w; unlimited by default.")] = None,
     table: Annotated[
-        list[str] | None, typer.Option(metavar="TABLE", help="A table to begin with; may be repeated. By default all.")
+        list[str] | None, typer.Option(metavar="TABLE", help="A table to include; may be repeated. By default all.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Begin a branch: a lake of its own over the tables of main, which are not copied."""
+    """Create a branch: a writable copy of the lake that copies no data."""
     with open_lake(context) as lake:
         lake.branch(name, at=int(at) if at is not None and at.isdecimal() else at, expires=expires, tables=table)
         made = lake.catalog.branch(name)
         say(
-            f"Branch {name} begins at version {made.version}, with {made.tables} tables. "
-            f"To work on it, add @{name} to the lake's address.",
+            f"Created branch {name} at version {made.version}, with {made.tables} tables. "
+            f"To use it, append @{name} to the lake's address.",
             as_json,
             **_described(made),
         )
@@ -68,7 +66,7 @@ def list_all(context: typer.Context, everything: All = False, as_json: Json = Fa
             }
             for one in lake.branches(include_dropped=everything)
         ]
-        show_rows(rows, as_json, empty="No branches yet; make one with: moulin branch create NAME")
+        show_rows(rows, as_json, empty="No branches yet; create one with: moulin branch create NAME")
 
 
 def _described(branch: Branch) -> dict[str, object]:
@@ -84,15 +82,17 @@ def _described(branch: Branch) -> dict[str, object]:
 
 @app.command(epilog=examples("moulin branch diff exp"))
 def diff(context: typer.Context, name: BranchName, as_json: Json = False) -> None:
-    """Show what a branch did since it began: tables, columns, and how many rows."""
+    """Show the changes of a branch: tables, columns, and numbers of rows."""
     with open_lake(context) as lake:
         rows = map(_difference, lake.open_branch(name).diff().tables)
-        show_rows(rows, as_json, empty=f"Branch {name} is as it began.")
+        show_rows(rows, as_json, empty=f"Branch {name} has no changes.")
 
 
 @app.command(epilog=examples("moulin branch publish exp --dry-run", "moulin branch publish exp"))
 def publish(context: typer.Context, name: BranchName, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Bring what a branch did to main: one version for all tables, or nothing when both sides changed the same."""
+    """Apply the changes of a branch to main, as one version for all tables, or fail on a conflict and change
+    nothing.
+    """
     with open_lake(context) as lake:
         with progress(f"Publishing {name}", quiet=as_json, lake=lake):
             done = lake.publish(name, dry_run=dry_run)
@@ -123,7 +123,7 @@ def _difference(table: TableDiff) -> dict[str, object]:
 
 @app.command(epilog=examples("moulin branch drop exp"))
 def drop(context: typer.Context, name: BranchName, as_json: Json = False) -> None:
-    """Drop a branch with all that was written to it; it can be brought back until its grace window ends."""
+    """Drop a branch with all its changes. It can be resurrected until its grace period ends."""
     with open_lake(context) as lake:
         dropped = lake.drop_branch(name)
         say_dropped("Branch", "branch", name, dropped.tombstone, as_json)
@@ -131,7 +131,7 @@ def drop(context: typer.Context, name: BranchName, as_json: Json = False) -> Non
 
 @app.command(epilog=examples("moulin branch resurrect done"))
 def resurrect(context: typer.Context, name: BranchName, as_json: Json = False) -> None:
-    """Bring a dropped branch back, with all that was written to it."""
+    """Restore a dropped branch, with all its changes."""
     with open_lake(context) as lake:
         lake.resurrect_branch(name)
-        say(f"Branch {name} is back.", as_json, **_described(lake.catalog.branch(name)))
+        say(f"Branch {name} is restored.", as_json, **_described(lake.catalog.branch(name)))

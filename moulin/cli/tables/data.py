@@ -42,21 +42,25 @@ def register(app: typer.Typer) -> None:
 def append(
     context: typer.Context,
     name: TableName,
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="parquet, csv or ndjson; - for standard input")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="parquet, csv or ndjson files; - for standard input")
+    ],
     kind: Annotated[
-        str | None, typer.Option("--format", help="parquet, csv or ndjson, when the ending does not show it.")
+        str | None, typer.Option("--format", help="parquet, csv or ndjson, if the file extension does not tell.")
     ] = None,
-    request_id: Annotated[str | None, typer.Option(help="Append once, however often this is run.")] = None,
+    request_id: Annotated[
+        str | None, typer.Option(help="Append only once, even if the command is repeated with the same id.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Append the rows of files, all in one version."""
+    """Append the rows of files to a table, in one version."""
     with open_lake(context) as lake, progress(f"Appending to {name}", quiet=as_json) as bar:
         check_files(files)
         table = lake.table(name)
         outcome = table.append(read_files(files, kind, table.state().schema, bar.rows), request_id=request_id)
         values = {"version": outcome.version, "rows": outcome.rows_added}
-    rows = "1 more row" if outcome.rows_added == 1 else f"{outcome.rows_added:,} more rows"
-    say(f"{name} has {rows}, at version {outcome.version}.", as_json, **values)
+    rows = "1 row" if outcome.rows_added == 1 else f"{outcome.rows_added:,} rows"
+    say(f"Appended {rows} to {name}, at version {outcome.version}.", as_json, **values)
 
 
 def scan(
@@ -64,13 +68,13 @@ def scan(
     name: TableName,
     columns: Annotated[list[str] | None, typer.Option("--column", help="A column to show; may be repeated.")] = None,
     where: WhereOption = None,
-    version: Annotated[int | None, typer.Option(help="An older version.")] = None,
+    version: Annotated[int | None, typer.Option(help="Read an older version.")] = None,
     limit: Limit = None,
     kind: FormatName = "table",
     output: OutputFile = None,
     as_json: Json = False,
 ) -> None:
-    """Show rows of a table, without Spark."""
+    """Print rows of a table, without Spark."""
     kind = chosen_format(kind, output, as_json)
     with open_lake(context) as lake:
         table, wanted = lake.table(name), rows_wanted(kind, output, limit, usual=_USUAL_ROWS)
@@ -85,8 +89,8 @@ def scan(
 def delete(
     context: typer.Context,
     name: TableName,
-    where: Annotated[str, typer.Option(help="Which rows to delete.")],
-    dry_run: Annotated[bool, typer.Option(help="Only count them.")] = False,
+    where: Annotated[str, typer.Option(help="The rows to delete.")],
+    dry_run: Annotated[bool, typer.Option(help="Only count the rows.")] = False,
     as_json: Json = False,
 ) -> None:
     """Delete the rows that match a condition."""
@@ -99,4 +103,4 @@ def delete(
         with progress(f"Deleting rows of {name}", quiet=as_json, lake=lake):
             outcome = table.delete_where(where)
         values = {"version": outcome.version, "rows": outcome.rows_deleted}
-        say(f"{outcome.rows_deleted:,} rows of {name} are deleted, at version {outcome.version}.", as_json, **values)
+        say(f"Deleted {outcome.rows_deleted:,} rows of {name}, at version {outcome.version}.", as_json, **values)

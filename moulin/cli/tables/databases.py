@@ -26,13 +26,13 @@ def register(root: typer.Typer) -> None:
 def create(
     context: typer.Context,
     name: DatabaseName,
-    if_not_exists: Annotated[bool, typer.Option(help="Do nothing when it is there.")] = False,
+    if_not_exists: Annotated[bool, typer.Option(help="Do nothing if it exists.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a database."""
+    """Create a database."""
     with open_lake(context) as lake:
         made = lake.create_database(name, if_not_exists=if_not_exists)
-        say(f"Database {made.name} is ready.", as_json, id=made.id, name=made.name)
+        say(f"Created database {made.name}.", as_json, id=made.id, name=made.name)
 
 
 @app.command("list", epilog=examples("moulin db list"))
@@ -49,12 +49,12 @@ def list_all(context: typer.Context, everything: All = False, as_json: Json = Fa
             }
             for d in lake.databases(include_dropped=everything)
         ]
-        show_rows(rows, as_json, empty="No databases yet; make one with: moulin db create NAME")
+        show_rows(rows, as_json, empty="No databases yet; create one with: moulin db create NAME")
 
 
 @app.command(epilog=examples("moulin db rename shop store"))
 def rename(context: typer.Context, name: DatabaseName, new_name: str, as_json: Json = False) -> None:
-    """Give a database another name."""
+    """Rename a database."""
     with open_lake(context) as lake:
         made = lake.rename_database(name, new_name)
         say(f"Database {name} is now {new_name}.", as_json, id=made.id, name=made.name)
@@ -64,19 +64,19 @@ def rename(context: typer.Context, name: DatabaseName, new_name: str, as_json: J
 def drop(
     context: typer.Context,
     name: DatabaseName,
-    cascade: Annotated[bool, typer.Option(help="With all its tables and views.")] = False,
-    immediate: Annotated[bool, typer.Option(help="Without a grace window.")] = False,
+    cascade: Annotated[bool, typer.Option(help="Drop all its tables and views too.")] = False,
+    immediate: Annotated[bool, typer.Option(help="Drop at once and permanently, without a grace period.")] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Drop a database; it can be brought back until its grace window ends."""
+    """Drop a database. It can be resurrected until its grace period ends."""
     with open_lake(context) as lake:
         if dry_run:
             preview = lake.preview_drop_database(name)
             rows = [{"kind": "table", "name": m.name} for m in preview.tables]
             rows += [{"kind": "view", "name": m.name} for m in preview.views]
             rows += [{"kind": "token", "name": m.name} for m in preview.tokens]
-            show_rows(rows, as_json, title=f"Dropping {name} would take", empty=f"Database {name} is empty.")
+            show_rows(rows, as_json, title=f"Dropping {name} would also drop", empty=f"Database {name} is empty.")
             return
         dropped = lake.drop_database(name, cascade=cascade, immediate=immediate)
         say_dropped("Database", "db", name, dropped.tombstone, as_json)
@@ -84,7 +84,7 @@ def drop(
 
 @app.command(epilog=examples("moulin db resurrect old"))
 def resurrect(context: typer.Context, name: DatabaseName, as_json: Json = False) -> None:
-    """Bring a dropped database back, with its children."""
+    """Restore a dropped database, with its tables and views."""
     with open_lake(context) as lake:
         found = lake.resurrect_database(name)
-        say(f"Database {name} is back.", as_json, id=found.id, name=found.name)
+        say(f"Database {name} is restored.", as_json, id=found.id, name=found.name)

@@ -1,4 +1,4 @@
-"""`moulin changes`: what happened to the rows of a table."""
+"""`moulin changes`: the change feed of a table."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def register(root: typer.Typer) -> None:
 def changes(
     context: typer.Context,
     name: TableName,
-    since: Annotated[int, typer.Option(help="The version to start after.")],
-    until: Annotated[int | None, typer.Option(help="The last version to show; the newest, when not given.")] = None,
-    net: Annotated[bool, typer.Option("--net", help="Compare the two ends, not version by version.")] = False,
+    since: Annotated[int, typer.Option(help="Show changes after this version.")],
+    until: Annotated[int | None, typer.Option(help="Show changes up to this version; by default the newest.")] = None,
+    net: Annotated[bool, typer.Option("--net", help="Show only the net changes between the two versions.")] = False,
     limit: Limit = None,
     kind: FormatName = "table",
     output: OutputFile = None,
@@ -38,6 +38,6 @@ def changes(
     kind = chosen_format(kind, output, as_json)
     with open_lake(context) as lake:
         feed = lake.table(name).changes(since, until, net=net)
-        empty = f"No row of {name} changed in the versions after {feed.since}, up to {feed.until}."
+        empty = f"No rows of {name} changed after version {feed.since}, up to {feed.until}."
         with closing(feed.to_batches()) as batches:  # closed early, it lets go of its pin while the lake is open
             write(Result(feed.schema, batches), kind, output, limit, empty=empty)

@@ -1,4 +1,4 @@
-"""Rows from files and from standard input, streamed."""
+"""Stream rows from files and from standard input."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from moulin.model.schema.values import Schema
 def check_files(names: Sequence[str]) -> None:
     for name in names:
         if name != "-" and Path(name).is_dir():
-            raise InvalidInput(f"{name} is a folder: name its files, or load it with moulin backfill.")
+            raise InvalidInput(f"{name} is a folder: give its files, or load it with moulin backfill.")
         if name != "-" and not Path(name).exists():
-            raise NotFound(f"There is no file {name}.")
+            raise NotFound(f"File {name} does not exist.")
 
 
 def read_files(
@@ -29,7 +29,7 @@ def read_files(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of all files, batch by batch.
 
-    `done` gets how many rows came so far, and how much of all bytes they are, between 0 and 1; None when standard
+    `done` is called with the rows so far and their share of all bytes, between 0 and 1, or None if standard
     input is among the files.
     """
     sizes = [None if name == "-" else Path(name).stat().st_size for name in names]
@@ -51,12 +51,14 @@ def _format(name: str, given: str | None) -> RowFormat:
         return checked_format(given)
     found = "ndjson" if name == "-" else format_of(name)
     if found is None:
-        raise InvalidInput(f"The ending of {name} does not tell its format; add --format parquet, csv or ndjson.")
+        raise InvalidInput(
+            f"The format of {name} cannot be told from its extension; add --format parquet, csv or ndjson."
+        )
     return found
 
 
 class _Source:
-    """A file, or standard input, and how far it is read."""
+    """A file, or standard input, with the read position."""
 
     def __init__(self, name: str, kind: RowFormat) -> None:
         self._name, self._kind = name, kind
@@ -65,7 +67,7 @@ class _Source:
 
     def open(self) -> Any:
         if self._name != "-":
-            self._file = open(self._name, "rb")  # noqa: SIM115 - whoever reads it closes it
+            self._file = open(self._name, "rb")  # noqa: SIM115 - the reader closes it
         elif self._kind == "parquet":  # read from its end
             self._file = io.BytesIO(sys.stdin.buffer.read())
         else:
@@ -73,7 +75,9 @@ class _Source:
         return self._file
 
     def position(self, size: int) -> int:
-        """How many bytes are read, about. A Parquet file is not read in order: there it follows from its rows."""
+        """The approximate number of bytes read. For Parquet, which is not read in order, it is computed from the
+        rows.
+        """
         if self._kind == "parquet":
             rows = 0 if self._name == "-" else pq.read_metadata(self._name).num_rows
             return size * self.rows // rows if rows else size

@@ -37,22 +37,22 @@ def register(root: typer.Typer) -> None:
 def get(
     context: typer.Context,
     table: TableName,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="A value, or of several key columns a JSON array.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key value, or a JSON array for several key columns.")],
     kind: FormatName = "table",
     output: OutputFile = None,
     as_json: Json = False,
 ) -> None:
-    """Show the row of a key; exit 1 if it does not exist."""
+    """Show the row with a key. Exits with 1 if there is none."""
     kind = chosen_format(kind, output, as_json)
     with open_lake(context) as lake:
         found = lake.table(table)
         schema = found.state().schema
         columns = Key.of(schema)
         if columns is None:
-            raise FailedPrecondition(f"{table} has no primary key: use moulin scan {table} --where ...")
+            raise FailedPrecondition(f"{table} has no primary key; use moulin scan {table} --where ...")
         row = found.get(parse_key(columns, key))
     if row is None:
-        raise NotFound(f"{table} has no row with the key {key}.")
+        raise NotFound(f"{table} has no row with key {key}.")
     if as_json and output is None:
         write_document({"row": row})
     elif kind == "table" and output is None:
@@ -67,7 +67,7 @@ def get(
 
 
 def parse_key(columns: Key, text: str) -> Any:
-    """The key value that a person wrote."""
+    """Parse the key value of the command line."""
     if len(columns.fields) == 1:
         return _value(text, columns.fields[0].field_type, columns.names[0])
     names = ", ".join(columns.names)
@@ -76,7 +76,7 @@ def parse_key(columns: Key, text: str) -> Any:
     except ValueError:
         parts = None
     if not isinstance(parts, list) or len(parts) != len(columns.fields):
-        raise InvalidInput(f"The key has {len(columns.fields)} columns: write a JSON array of {names}.")
+        raise InvalidInput(f"The key has {len(columns.fields)} columns: pass a JSON array of {names}.")
     return tuple(_value(part, f.field_type, f.name) for part, f in zip(parts, columns.fields, strict=True))
 
 
@@ -94,9 +94,9 @@ _READERS: dict[type[IcebergType], tuple[Callable[[str], Any], str]] = {
 def _value(given: Any, kind: IcebergType, name: str) -> Any:
     read, wanted = _READERS.get(type(kind), (str, "text"))
     if isinstance(given, list | dict) or given is None or (isinstance(kind, StringType) and not isinstance(given, str)):
-        raise InvalidInput(f"Key column {name} takes {wanted}, not {json.dumps(given, default=str)}.")
+        raise InvalidInput(f"Key column {name} must be {wanted}, not {json.dumps(given, default=str)}.")
     text = str(given).lower() if isinstance(given, bool) else str(given)
     try:
         return read(text)
     except (ValueError, KeyError, ArithmeticError):
-        raise InvalidInput(f"Key column {name} takes {wanted}, not {text!r}.") from None
+        raise InvalidInput(f"Key column {name} must be {wanted}, not {text!r}.") from None

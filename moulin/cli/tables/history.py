@@ -1,4 +1,4 @@
-"""`moulin history`: the versions of a lake, newest first, with its branches as lines beside main's."""
+"""`moulin history`: the versions of a lake, newest first, with its branches as a graph."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def register(root: typer.Typer) -> None:
 
 def history(
     context: typer.Context,
-    graph: Annotated[bool, typer.Option("--graph", help="Draw branches as lines beside main's.")] = False,
+    graph: Annotated[bool, typer.Option("--graph", help="Draw the branches as a graph.")] = False,
     limit: Limit = None,
     as_json: Json = False,
 ) -> None:
-    """Show the versions of the lake, newest first, and what each did to which table."""
+    """Show the versions of the lake, newest first, with the changes in each."""
     count = rows_to_show(limit, as_json, usual=20)
     with open_lake(context) as lake:
         catalog = lake.own_catalog()
@@ -50,7 +50,7 @@ def history(
     else:
         show_rows(map(_row, found) if as_json else map(_line, found), as_json, empty="The lake has no version yet.")
     if more and not as_json:
-        say(f"The first {len(found):,} versions; older ones are not shown, --limit 0 shows all.")
+        say(f"Showing the newest {len(found):,} versions; --limit 0 shows all.")
 
 
 def _row(one: Activity) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _line(one: Activity) -> dict[str, Any]:
 def _what(one: Activity) -> str:
     named = [f"{change.kind} {change.database}.{change.name}{_rows(change)}" for change in one.changes[:_NAMED]]
     if one.tables > _NAMED:
-        named.append(f"and {one.tables - _NAMED:,} tables more")
+        named.append(f"and {one.tables - _NAMED:,} more tables")
     return ", ".join(named) or one.kind
 
 
@@ -98,9 +98,9 @@ def _name(change: TableChange) -> str:
 
 
 def draw(versions: Sequence[Activity], branches: Sequence[Branch]) -> Iterator[str]:
-    """The versions, newest first, as a graph: main is the first line, and each branch has one while it lives.
+    """The versions, newest first, as a graph: main is the first line, and each branch has a line from creation to drop.
 
-    A branch leaves main at the version that it began with, and comes back at the one that published it.
+    A branch leaves main at its fork version and joins it at the version that published it.
     """
     forks: dict[int, list[str]] = {}
     published: dict[int, list[str]] = {}

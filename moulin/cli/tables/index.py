@@ -37,11 +37,11 @@ def create(
             help="btree (values and ranges), bloom (values only, smaller), bitmap (few values) or label_list (lists)."
         ),
     ] = "btree",
-    name: Annotated[str | None, typer.Option(help="By default COLUMN_KIND.")] = None,
+    name: Annotated[str | None, typer.Option(help="The index name; by default COLUMN_KIND.")] = None,
     spark: Annotated[bool, typer.Option(help="Run the tasks on Spark.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Index a column of a table."""
+    """Create an index on a column of a table."""
     with open_lake(context) as lake, progress(f"Indexing {column}", quiet=as_json, lake=lake):
         if spark:
             lake.spark()
@@ -60,7 +60,7 @@ def list_all(context: typer.Context, table: TableName, as_json: Json = False) ->
 
 @app.command(epilog=examples("moulin index update shop.orders"))
 def update(context: typer.Context, table: TableName, as_json: Json = False) -> None:
-    """Let the indexes of a table cover the segments written since."""
+    """Extend the indexes of a table to segments written since."""
     with open_lake(context) as lake, progress("Indexing", quiet=as_json, lake=lake):
         version = lake.table(table).update_indexes().version
     say(f"The indexes of {table} cover all of its segments, at version {version}.", as_json, version=version)
@@ -71,11 +71,11 @@ def drop(context: typer.Context, table: TableName, name: str, as_json: Json = Fa
     """Drop an index."""
     with open_lake(context) as lake:
         version = lake.table(table).drop_index(name).version
-    say(f"Index {name} of {table} is dropped, at version {version}.", as_json, version=version)
+    say(f"Dropped index {name} of {table}, at version {version}.", as_json, version=version)
 
 
 def describe(index: IndexInfo) -> dict[str, Any]:
-    """A line of a list of indexes."""
+    """One line of a list of indexes."""
     return {
         "index": index.name,
         "column": index.column,

@@ -1,4 +1,4 @@
-"""`moulin table show --plot`: where the segments of a table lie along its event time, level by level, as text."""
+"""`moulin table show --plot`: a text plot of the segments of a table along its event time, by level."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _WIDTH = 60
 
 
 def plot(segments: Iterable[LiveSegment], width: int = _WIDTH) -> Iterator[str]:
-    """Lines of a picture: time runs from left to right; a block is as high as many segments of the level overlap it.
+    """The lines of the plot: time runs from left to right, and the height of a block shows how many segments overlap
+    there.
 
-    Segments without times are counted below.
+    Segments without event times are counted below.
     """
     timed, timeless = [], 0
     for one in segments:
@@ -41,7 +42,7 @@ def plot(segments: Iterable[LiveSegment], width: int = _WIDTH) -> Iterator[str]:
 
 
 def _overlaps(segments: Sequence[LiveSegment], low: int, high: int, width: int) -> list[int]:
-    """How many segments reach into each of `width` equal parts of the time from `low` to `high`."""
+    """The number of segments that overlap each of `width` equal parts of the time from `low` to `high`."""
     steps = [0] * (width + 1)
     for one in segments:
         assert one.facts.time_min is not None
@@ -60,7 +61,7 @@ def _part(at: int, low: int, high: int, width: int) -> int:
 
 
 def _block(count: int, deepest: int) -> str:
-    """A higher block for more; one is always seen."""
+    """A higher block for more segments; at least one step high."""
     return _BLOCKS[-(-count * (len(_BLOCKS) - 1) // deepest)]
 
 

@@ -1,4 +1,4 @@
-"""How `moulin table show` draws the inside of a table: levels as bars, regions, indexes."""
+"""How `moulin table show` prints the structure of a table: levels as bars, regions, indexes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def as_values(stats: TableStats) -> dict[str, Any]:
 
 
 def draw(stats: TableStats) -> None:
-    """The levels, by their bytes; regions and indexes, if there are any."""
+    """The levels by size, and regions and indexes if there are any."""
     if stats.levels:
         table = RichTable(title="Levels", title_justify="left", header_style="bold")
         for name in ("level", "files", "size", "live rows", "deleted"):

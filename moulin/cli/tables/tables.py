@@ -51,18 +51,19 @@ def create(
     context: typer.Context,
     name: TableName,
     columns: Annotated[
-        list[str], typer.Argument(metavar="COLUMN:TYPE...", help="Such as id:long! ts:timestamptz; ! means required.")
+        list[str],
+        typer.Argument(metavar="COLUMN:TYPE...", help="Columns such as id:long! ts:timestamptz; ! means required."),
     ],
-    primary_key: Annotated[
-        list[str] | None, typer.Option(help="A column of the key, which makes the table keyed; may be repeated.")
+    primary_key: Annotated[list[str] | None, typer.Option(help="A primary key column; may be repeated.")] = None,
+    partition_by: Annotated[
+        list[str] | None, typer.Option(help="A partition field such as 'day(ts)'; may be repeated.")
     ] = None,
-    partition_by: Annotated[list[str] | None, typer.Option(help="Such as 'day(ts)'; may be repeated.")] = None,
-    sort_by: Annotated[list[str] | None, typer.Option(help="A column; may be repeated.")] = None,
-    event_time: Annotated[str | None, typer.Option(help="The column that time ranges prune on.")] = None,
-    if_not_exists: Annotated[bool, typer.Option(help="Do nothing when it is there.")] = False,
+    sort_by: Annotated[list[str] | None, typer.Option(help="A sort column; may be repeated.")] = None,
+    event_time: Annotated[str | None, typer.Option(help="The event time column, used to prune by time ranges.")] = None,
+    if_not_exists: Annotated[bool, typer.Option(help="Do nothing if it exists.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a table."""
+    """Create a table."""
     with open_lake(context) as lake:
         made = lake.create_table(
             name,
@@ -73,13 +74,13 @@ def create(
             event_time=event_time,
             if_not_exists=if_not_exists,
         )
-        say(f"Table {name} is ready.", as_json, id=made.id, name=name, version=made.version)
+        say(f"Created table {name}.", as_json, id=made.id, name=name, version=made.version)
 
 
 def _column(text: str) -> tuple[str, str, bool]:
     name, colon, kind = text.partition(":")
     if not colon or not name or not kind:
-        raise InvalidInput(f"A column is written NAME:TYPE, such as id:long; {text!r} is not.")
+        raise InvalidInput(f"{text!r} is not a column: write NAME:TYPE, such as id:long.")
     return name, kind.removesuffix("!"), not kind.endswith("!")
 
 
@@ -110,10 +111,8 @@ def list_all(
 def show(
     context: typer.Context,
     name: TableName,
-    engines: Annotated[bool, typer.Option("--engines", help="Which Iceberg engines read it as it is.")] = False,
-    plot: Annotated[
-        bool, typer.Option("--plot", help="Draw where the segments of each level lie along the event time.")
-    ] = False,
+    engines: Annotated[bool, typer.Option("--engines", help="Show which Iceberg engines can read the table.")] = False,
+    plot: Annotated[bool, typer.Option("--plot", help="Plot the segments of each level along the event time.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show a table: columns, partitioning, properties, size, levels, regions and indexes."""
@@ -146,13 +145,14 @@ def _show_engines(lake: Lake, table: Table, as_json: bool) -> None:
     if left_out and not as_json:
         count = sum(bool(segment.facts.files) for segment in live)
         say(
-            f"Engines do not see {', '.join(left_out)} yet: {count} of {len(live)} segments have columns in files of "
-            "their own, and wait for a compaction."
+            f"Engines do not see {', '.join(left_out)} yet: {count} of {len(live)} segments have these columns in "
+            f"separate "
+            "files, until a compaction."
         )
 
 
 def describe(lake: Lake, table: Table, stats: TableStats) -> tuple[dict[str, object], list[dict[str, object]]]:
-    """What a table is, and its columns."""
+    """The kind of a table, and its columns."""
     state = table.state()
     written = None if stats.write_amplification is None else round(stats.write_amplification, 2)
     description: dict[str, object] = {
@@ -184,12 +184,12 @@ def describe(lake: Lake, table: Table, stats: TableStats) -> tuple[dict[str, obj
 
 
 def _filled(lake: Lake, state: TableState, filling: Filling) -> str:
-    """How far a pending column is."""
+    """The progress of a pending column."""
     live = lake.catalog.segments(state.id, state.version, with_columns=False)
     done = sum(segment.facts.file_of(filling.number) is not None for segment in live)
     if filling.again:
-        return f"{done} of {len(live)} segments have new values; the old ones are read until all have"
-    return f"{done} of {len(live)} segments are filled; it reads as null until all are, and cannot be written"
+        return f"{done} of {len(live)} segments have new values; reads return the old values until all do"
+    return f"{done} of {len(live)} segments are filled; until all are, the column reads as null and cannot be written"
 
 
 @app.command(epilog=examples("moulin table export shop.orders ./orders-iceberg"))
@@ -197,11 +197,13 @@ def export(
     context: typer.Context,
     name: TableName,
     directory: Annotated[str, typer.Argument(metavar="DIR", help="A folder or an object store.")],
-    copy: Annotated[bool, typer.Option("--copy", help="Copy the data files too, instead of naming them.")] = False,
-    version: Annotated[int | None, typer.Option(help="As it was at this version.")] = None,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy the data files too, instead of referring to those of the lake.")
+    ] = False,
+    version: Annotated[int | None, typer.Option(help="Export this version.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a table as an Iceberg table of its own."""
+    """Export a table as a separate Iceberg table."""
     with open_lake(context) as lake, progress(f"Exporting {name}", quiet=as_json, lake=lake):
         done = lake.table(name).export_iceberg(directory, version=version, copy=copy)
     say(
@@ -223,7 +225,7 @@ def history(
     limit: Limit = None,
     as_json: Json = False,
 ) -> None:
-    """Show what happened to a table, newest first."""
+    """Show the history of a table, newest first."""
     count = rows_to_show(limit, as_json, usual=20)
     with open_lake(context) as lake:
         rows = [
@@ -238,12 +240,12 @@ def history(
         show_limited(rows, as_json, count)
         state = lake.table(name).state()
         if not as_json and state.oldest_version > state.created_version:
-            say(f"The history begins at version {state.oldest_version}; what was before was cleaned up.")
+            say(f"The history starts at version {state.oldest_version}; older versions were cleaned up.")
 
 
 @app.command(epilog=examples("moulin table rename shop.orders shop.sales"))
 def rename(context: typer.Context, name: TableName, new_name: str, as_json: Json = False) -> None:
-    """Give a table another name, in the same database or in another one."""
+    """Rename a table, within its database or to another one."""
     with open_lake(context) as lake:
         made = lake.rename_table(name, new_name)
         say(f"Table {name} is now {new_name}.", as_json, id=made.id, name=made.name)
@@ -255,10 +257,10 @@ def clone(
     source: TableName,
     name: str,
     at: Annotated[str | None, typer.Option(help="A version, a tag or a time of the source; by default now.")] = None,
-    copy: Annotated[bool, typer.Option("--copy", help="Copy the rows instead of sharing files.")] = False,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the rows instead of sharing the files.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a table of the rows that another one has, without copying its files."""
+    """Create a table with the rows of another table, without copying its files."""
     with open_lake(context) as lake:
         with progress(f"Cloning {source}", quiet=as_json, lake=lake):
             made = lake.clone_table(source, name, at=_moment_of(at), copy=copy)
@@ -266,7 +268,7 @@ def clone(
 
 
 def _moment_of(text: str | None) -> int | str | datetime | None:
-    """A version where it is a number, a time where it reads as one, else a tag."""
+    """A number is a version, a text that parses as a time is a time, anything else is a tag."""
     if text is None or (text.isascii() and text.isdigit()):
         return None if text is None else int(text)
     try:
@@ -280,10 +282,10 @@ def _moment_of(text: str | None) -> int | str | datetime | None:
 def drop(
     context: typer.Context,
     name: TableName,
-    immediate: Annotated[bool, typer.Option(help="Without a grace window.")] = False,
+    immediate: Annotated[bool, typer.Option(help="Drop at once and permanently, without a grace period.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Drop a table; it can be brought back until its grace window ends."""
+    """Drop a table. It can be resurrected until its grace period ends."""
     with open_lake(context) as lake:
         dropped = lake.drop_table(name, immediate=immediate)
         say_dropped("Table", "table", name, dropped.tombstone, as_json)
@@ -291,18 +293,18 @@ def drop(
 
 @app.command(epilog=examples("moulin table resurrect shop.dropped"))
 def resurrect(context: typer.Context, name: TableName, as_json: Json = False) -> None:
-    """Bring a dropped table back."""
+    """Restore a dropped table."""
     with open_lake(context) as lake:
         found = lake.resurrect_table(name)
-        say(f"Table {name} is back.", as_json, id=found.id, name=found.name)
+        say(f"Table {name} is restored.", as_json, id=found.id, name=found.name)
 
 
 @app.command(epilog=examples("moulin table restore shop.orders 7"))
 def restore(context: typer.Context, name: TableName, version: int, as_json: Json = False) -> None:
-    """Bring back the rows and schema of an older version, as a new version."""
+    """Restore the rows and schema of an older version, as a new version."""
     with open_lake(context) as lake:
         done = lake.table(name).restore(version)
         counts = {"added": done.rows_added, "removed": done.rows_deleted, "updated": done.rows_updated}
         rows = ", ".join(f"{count:,} {what}" for what, count in counts.items())
-        text = f"Table {name} is as it was at version {version}; that is version {done.version} now. Rows: {rows}."
+        text = f"Restored {name} to version {version}, as version {done.version}. Rows: {rows}."
         say(text, as_json, version=done.version, rows=counts)

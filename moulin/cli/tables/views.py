@@ -37,13 +37,13 @@ def create(
     tables: Annotated[list[str] | None, typer.Argument(metavar="TABLE...")] = None,
     sql: Annotated[str | None, typer.Option(help="A query in Spark SQL, instead of tables.")] = None,
     description: Annotated[str | None, typer.Option()] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Take the place of a view that has the name.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing view.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a view over tables of its database, or of a query."""
+    """Create a view over tables of its database, or from a query."""
     with open_lake(context) as lake, errors.status("Starting Spark ...") if sql is not None else nullcontext():
         made = lake.create_view(name, tables or None, sql=sql, description=description, replace=replace)
-        say(f"View {name} is ready.", as_json, **_named(made))
+        say(f"Created view {name}.", as_json, **_named(made))
 
 
 @app.command("set", epilog=examples("moulin view set shop.all orders"))
@@ -51,7 +51,7 @@ def set_tables(context: typer.Context, name: ViewName, tables: Members, as_json:
     """Replace the tables of a view."""
     with open_lake(context) as lake:
         made = lake.set_view_tables(name, tables)
-        say(f"View {name} unites {', '.join(tables)}.", as_json, **_named(made))
+        say(f"View {name} is now the union of {', '.join(tables)}.", as_json, **_named(made))
 
 
 @app.command("list", epilog=examples("moulin view list shop"))
@@ -132,7 +132,7 @@ def _history(history: ViewHistory) -> dict[str, object]:
 
 @app.command(epilog=examples("moulin view rename shop.all shop.everything"))
 def rename(context: typer.Context, name: ViewName, new_name: str, as_json: Json = False) -> None:
-    """Give a view another name."""
+    """Rename a view."""
     with open_lake(context) as lake:
         made = lake.rename_view(name, new_name)
         say(f"View {name} is now {new_name}.", as_json, **_named(made))
@@ -140,7 +140,7 @@ def rename(context: typer.Context, name: ViewName, new_name: str, as_json: Json 
 
 @app.command(epilog=examples("moulin view drop shop.all"))
 def drop(context: typer.Context, name: ViewName, as_json: Json = False) -> None:
-    """Drop a view; it can be brought back for five minutes."""
+    """Drop a view. It can be resurrected for five minutes."""
     with open_lake(context) as lake:
         dropped = lake.drop_view(name)
         say_dropped("View", "view", name, dropped.tombstone, as_json)
@@ -148,7 +148,7 @@ def drop(context: typer.Context, name: ViewName, as_json: Json = False) -> None:
 
 @app.command(epilog=examples("moulin view resurrect shop.gone"))
 def resurrect(context: typer.Context, name: ViewName, as_json: Json = False) -> None:
-    """Bring a dropped view back."""
+    """Restore a dropped view."""
     with open_lake(context) as lake:
         found = lake.resurrect_view(name)
-        say(f"View {name} is back.", as_json, **_named(found))
+        say(f"View {name} is restored.", as_json, **_named(found))

@@ -1,4 +1,4 @@
-"""Commands that keep a lake in shape.
+"""Commands for maintenance.
 
 `maintenance` has compact, gc, check and recover. `backfill` loads folders of files, `mirror` copies a lake to another
 storage root, `manifests` writes full manifests now.
@@ -6,6 +6,6 @@ storage root, `manifests` writes full manifests now.
 May import: `cli.options`, `cli.output`, and every layer; not the other rooms of `cli`.
 Read first: `maintenance.py`.
 
-Words: compact rewrites segments and changes no row; gc deletes files that no kept version names; check reads and
-changes nothing; recover makes a catalog from manifests.
+Words: compact rewrites segments and changes no row; gc deletes files that no kept version uses; check reads and
+changes nothing; recover rebuilds a catalog from manifests.
 """

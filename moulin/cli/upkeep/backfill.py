@@ -25,19 +25,21 @@ def backfill(
     name: TableName,
     path: Annotated[str, typer.Argument(metavar="PATH", help="A folder, a file, or s3://bucket/prefix.")],
     kind: Annotated[
-        str | None, typer.Option("--format", help="parquet, csv or ndjson, when endings do not show it.")
+        str | None, typer.Option("--format", help="parquet, csv or ndjson, if file extensions do not tell.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="The name under which loaded files are remembered; the address when not given.")
+        str | None, typer.Option(help="The name under which loaded files are remembered; by default the address.")
     ] = None,
-    batch_bytes: Annotated[int | None, typer.Option(help="Bytes of files that become one version.")] = None,
-    changed: Annotated[str, typer.Option(help="A file that changed after it was loaded: error or skip.")] = "error",
+    batch_bytes: Annotated[int | None, typer.Option(help="Size of the files in one version, in bytes.")] = None,
+    changed: Annotated[
+        str, typer.Option(help="What to do with files that changed after they were loaded: error or skip.")
+    ] = "error",
     path_option: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of PATH's object store; may be repeated.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Load files into a table, each once: run it again when it was interrupted, or when there are new files."""
+    """Load files into a table, each once. Run it again after an interruption, or when there are new files."""
     with open_lake(context) as lake, progress(f"Loading into {name}", quiet=as_json) as bar:
 
         def loaded(batch: BatchLoaded) -> None:
@@ -55,12 +57,12 @@ def backfill(
         )
     sentence = (
         f"{done.files:,} files ({size(done.bytes)}) became {done.rows:,} rows of {name} in {done.batches:,} versions, "
-        f"at version {done.version}; {done.loaded_before:,} files had been loaded before."
+        f"at version {done.version}; {done.loaded_before:,} files were already loaded."
     )
     if done.changed:
-        sentence += f" {len(done.changed):,} changed since and were left alone."
+        sentence += f" {len(done.changed):,} files changed since they were loaded and were skipped."
     if done.ignored:
-        sentence += f" {done.ignored:,} files are not of a known kind."
+        sentence += f" {done.ignored:,} files of unknown type were ignored."
     say(
         sentence,
         as_json,

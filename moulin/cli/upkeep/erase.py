@@ -1,4 +1,4 @@
-"""The command that erases rows from every version, and checks the reports of it."""
+"""`moulin erase`: erases rows from every version, and verifies its reports."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ def erase(
     where: Annotated[str | None, typer.Option(help="An SQL condition on the columns.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write the report to this file.")] = None,
     key_file: Annotated[
-        Path | None, typer.Option(help="Sign or check with the bytes of this file; else MOULIN_ERASE_KEY is the key.")
+        Path | None,
+        typer.Option(help="The file with the key that signs or verifies the report; otherwise MOULIN_ERASE_KEY."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     verified: Annotated[
-        Path | None, typer.Option("--verify", help="Check the signature of a report, and do nothing else.")
+        Path | None, typer.Option("--verify", help="Verify the signature of a report, and do nothing else.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Erase rows from every version, branch and clone of a table, and from storage. They cannot come back."""
+    """Erase rows from every version, branch and clone of a table, and from storage. This cannot be undone."""
     key = key_of(_read(key_file).strip() if key_file is not None else None)
     if verified is not None:
         say(f"{verified}: {verify(_document(verified), key)}.", as_json, verified=True)
         return
     if name is None or where is None:
-        raise InvalidInput("Name a table and give --where, or a report to check with --verify.")
+        raise InvalidInput("Give a table and --where, or a report with --verify.")
     if not yes:
         typer.confirm(f"Erase these rows of {name} from every version, for good?", abort=True)
     with open_lake(context) as lake, progress(f"Erasing rows of {name}", quiet=as_json, lake=lake):
@@ -50,9 +51,9 @@ def erase(
     for left in (*done.report.get("pending", []), *done.report["in_flight"]):
         warn(f"Left: {left}")
     say(
-        f"{name}: {done.rows:,} stored rows erased, {done.segments:,} segments written again or removed, "
+        f"{name}: {done.rows:,} stored rows erased, {done.segments:,} segments rewritten or removed, "
         f"{done.files:,} files deleted, at version {done.version}."
-        + ("" if done.complete else " Something is left: see the report, and run it again."),
+        + ("" if done.complete else " The erase is not complete: see the report, and run it again."),
         as_json,
         version=done.version,
         rows=done.rows,

@@ -1,4 +1,4 @@
-"""Commands that keep a lake in shape: compact, gc, check, recover."""
+"""Maintenance commands: compact, gc, check, recover."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def compact(
     spark: Annotated[bool, typer.Option(help="Run the tasks on Spark.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compact a table: rewrite fresh, small and worn segments into fewer, sorted ones."""
+    """Compact a table: rewrite new, small and partly deleted segments into fewer, sorted ones."""
     with interrupted_by_sigterm(), open_lake(context) as lake, progress(f"Compacting {name}", quiet=as_json) as bar:
         if spark:
             lake.spark()
         done = lake.table(name).compact(everything=everything, progress=bar.of)
     if done.merges == 0:
-        say(f"{name} has nothing worth compacting.", as_json, merges=0, version=done.version)
+        say(f"{name} needs no compaction.", as_json, merges=0, version=done.version)
         return
     say(
         f"{name}: {done.segments_in:,} segments ({size(done.bytes_in)}) became {done.segments_out:,} "
@@ -67,7 +67,7 @@ def compact(
 
 @contextmanager
 def interrupted_by_sigterm() -> Iterator[None]:
-    """SIGTERM is a Ctrl-C for the block, so that what it has claimed is given back before the process ends."""
+    """Treat SIGTERM like Ctrl-C in the block, so that claimed tasks are given back before the process ends."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -85,17 +85,20 @@ def _merge(*arguments: Any, **options: Any) -> None:
 def gc(
     context: typer.Context,
     dry_run: DryRun = False,
-    history_keep: Annotated[float | None, typer.Option(help="Keep versions this many seconds.")] = None,
+    history_keep: Annotated[float | None, typer.Option(help="Keep versions for this many seconds.")] = None,
     orphan_grace: Annotated[
-        float | None, typer.Option(help="Spare unnamed files younger than this, in seconds.")
+        float | None, typer.Option(help="Keep unreferenced files younger than this many seconds.")
     ] = None,
-    byte_floor: Annotated[float | None, typer.Option(help="Spare garbage younger than this, in seconds.")] = None,
+    byte_floor: Annotated[float | None, typer.Option(help="Keep garbage younger than this many seconds.")] = None,
     full_manifests: Annotated[
-        bool, typer.Option("--full-manifests", help="Write full manifests first: a lost manifest is not needed then.")
+        bool,
+        typer.Option(
+            "--full-manifests", help="Write full manifests first, so that a lost older manifest is no longer needed."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Clean up: purge what was dropped, forget old versions, delete files that nothing names."""
+    """Clean up: purge dropped objects, remove old versions, delete unreferenced files."""
     with open_lake(context) as lake, progress("Cleaning up", quiet=as_json):
         if full_manifests and not dry_run:
             lake.own_catalog().publisher.write_every_full()
@@ -124,7 +127,7 @@ def gc(
             raise typer.Exit(1)
         return
     if dry_run:
-        console.print("[dim]A dry run: nothing was changed. This is what would happen.[/dim]")
+        console.print("[dim]Dry run: nothing was changed. The following would happen.[/dim]")
     show_values(values, False)
     if done.failures:
         raise typer.Exit(1)
@@ -132,14 +135,16 @@ def gc(
 
 def check(
     context: typer.Context,
-    quick: Annotated[bool, typer.Option("--quick", help="Only sizes, without reading every byte.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Check only sizes, without reading every file.")] = False,
     iceberg: Annotated[
         str | None,
-        typer.Option(metavar="PATH|TABLE", help="An Iceberg table instead: its folder or metadata, or database.table."),
+        typer.Option(
+            metavar="PATH|TABLE", help="Check an Iceberg table instead: its folder or metadata, or database.table."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check every row and every file against what was recorded; exit 1 when something is wrong."""
+    """Verify every row and every file against the catalog. Exits with 1 if something is wrong."""
     from moulin.iceberg.check.projections import check_projections
     from moulin.ingest.check_streams import check_streams
 
@@ -158,13 +163,13 @@ def check(
             findings += check_projections(catalog)
             findings += _believed_files(lake)
     rows = [{"rule": f.rule, "where": f.where, "found": f.found} for f in findings]
-    show_rows(rows, as_json, empty="Everything is as it was written.")
+    show_rows(rows, as_json, empty="No problems found.")
     if findings:
         raise typer.Exit(1)
 
 
 def _believed_files(lake: Lake) -> list[Finding]:
-    """Files that were taken at the word of an engine's manifest and proved wrong; they go into quarantine."""
+    """Verify files that were committed by an engine without verification; wrong ones are quarantined."""
     found: list[Finding] = []
     for database in lake.databases():
         for table in lake.tables(database.name):
@@ -175,7 +180,7 @@ def _believed_files(lake: Lake) -> list[Finding]:
 
 
 def _check_iceberg(context: typer.Context, what: str, quick: bool, as_json: bool) -> None:
-    """Any Iceberg table, ours or not, against the specification."""
+    """Check any Iceberg table, ours or not, against the specification."""
     from moulin.iceberg.check.checker import as_rows
     from moulin.iceberg.check.checker import check as check_iceberg
     from moulin.iceberg.check.metadata_files import Files
@@ -188,20 +193,20 @@ def _check_iceberg(context: typer.Context, what: str, quick: bool, as_json: bool
             with open_lake(context) as lake:
                 made = project(lake.context, lake.table(what).id)
                 found = check_iceberg(made.location, Files(lake.store), data=not quick)
-    show_rows(as_rows(found), as_json, empty="Everything is as the Iceberg specification wants it.")
+    show_rows(as_rows(found), as_json, empty="No problems found: the table follows the Iceberg specification.")
     if found:
         raise typer.Exit(1)
 
 
 def recover(
     context: typer.Context,
-    to_version: Annotated[int | None, typer.Option(help="Go back to this version instead of the newest.")] = None,
+    to_version: Annotated[int | None, typer.Option(help="Recover this version instead of the newest.")] = None,
     discard_newer: Annotated[
-        bool, typer.Option("--discard-newer", help="Give up the versions after it; their manifests are set aside.")
+        bool, typer.Option("--discard-newer", help="Discard the versions after it; their manifests are set aside.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Rebuild a lost catalog from the manifests in storage; stops at a missing or damaged one and names it."""
+    """Rebuild a lost catalog from the manifests in storage. Stops at a missing or damaged manifest and reports it."""
     address = require_address(context)
     assert address.lake is not None
     uri, store, config = locate(address.lake, address.storage, address.storage_options or None, None)
@@ -227,5 +232,5 @@ def recover(
         "set_aside": list(found.set_aside),
     }
     if not as_json:
-        console.print(f"The catalog is back, as it was at version {found.version}.")
+        console.print(f"Recovered the catalog at version {found.version}.")
     show_values(values, as_json)

@@ -1,4 +1,4 @@
-"""`moulin manifest`: full manifests, written now."""
+"""`moulin manifest`: writes full manifests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moulin.cli.output import say
 from moulin.cli.progress import progress
 
 app = typer.Typer(
-    help="Manifests: versions as files, from which a catalog can be recovered.",
+    help="Manifests: versions stored as files, from which a lost catalog can be rebuilt.",
     no_args_is_help=True,
     epilog=examples("moulin manifest write"),
 )
@@ -24,7 +24,7 @@ def register(root: typer.Typer) -> None:
 
 @app.callback()
 def _group() -> None:
-    """Manifests: versions as files, from which a catalog can be recovered."""
+    """Manifests: versions stored as files, from which a lost catalog can be rebuilt."""
 
 
 @app.command(epilog=examples("moulin manifest write", "moulin manifest write shop.orders"))
@@ -33,8 +33,8 @@ def write(
     tables: Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
-    """Write full manifests of tables as they are now; without names, of every table and of the lake."""
+    """Write full manifests of the given tables; without names, of every table and of the lake."""
     with open_lake(context) as lake, progress("Writing manifests", quiet=as_json):
         version = lake.write_manifests(*(tables or ()))
     what = f"of {', '.join(tables)}" if tables else "of the lake and of every table"
-    say(f"Full manifests {what} are in storage, at version {version}.", as_json, version=version)
+    say(f"Wrote full manifests {what}, at version {version}.", as_json, version=version)

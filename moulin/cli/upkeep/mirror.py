@@ -1,4 +1,4 @@
-"""`moulin mirror`: copy a lake to another storage root, once or for ever."""
+"""`moulin mirror`: copy a lake to another storage root, once or continuously."""
 
 # Decisions: docs/decisions/0721
 
@@ -29,7 +29,7 @@ def register(root: typer.Typer) -> None:
 def mirror(
     context: typer.Context,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="A folder or an object store, s3://bucket/prefix.")],
-    once: Annotated[bool, typer.Option("--once", help="Stop when the target is at the newest version.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Stop when the target has the newest version.")] = False,
     interval: Annotated[float, typer.Option(min=0.0, help="Seconds between two rounds.")] = 5.0,
     target_option: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="An option of the target's store; may be repeated.")

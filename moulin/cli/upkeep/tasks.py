@@ -1,4 +1,4 @@
-"""`moulin task`: merge tasks as operators see them, released or deleted where a worker is gone or keeps failing."""
+"""`moulin task`: list merge tasks, and release or delete those whose worker is gone or keeps failing."""
 
 # Decisions: docs/decisions/0230
 
@@ -20,7 +20,7 @@ from moulin.model.merge_task import MergeTask
 from moulin.model.operations import Claim
 
 app = typer.Typer(
-    help="Merge tasks: compactions that wait for a worker, or that one has.",
+    help="Merge tasks: compactions that are waiting or running.",
     no_args_is_help=True,
     epilog=examples("moulin task list shop.orders", "moulin task show $TASK", "moulin task release $TASK"),
 )
@@ -37,10 +37,12 @@ def register(root: typer.Typer) -> None:
 @app.command("list", epilog=examples("moulin task list shop.orders"))
 def list_tasks(
     context: typer.Context,
-    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only those of database.table.")] = None,
+    table: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="Only the tasks of this table (database.table).")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the merge tasks that are not done, oldest first, with their workers."""
+    """List unfinished merge tasks, oldest first, with their workers."""
     with open_lake(context) as lake:
         table_id = None if table is None else lake.table(table).id
         found = lake.catalog.maintenance.merge_tasks(table_id)
@@ -48,12 +50,12 @@ def list_tasks(
     rows = [_row(task, names[task.table_id]) for task in found]
     if not as_json:
         rows = [{**row, "last_error": (row["last_error"] or "")[:_SHOWN_ERROR]} for row in rows]
-    show_rows(rows, as_json, empty="There is no merge task.")
+    show_rows(rows, as_json, empty="There are no merge tasks.")
 
 
 @app.command(epilog=examples("moulin task show $TASK"))
 def show(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
-    """Show one merge task: who has it, until when, its segments and what went wrong last."""
+    """Show a merge task: its worker, lease, segments and last error."""
     task_id = _id(task)
     with open_lake(context) as lake:
         found, figures = lake.catalog.maintenance.merge_task(task_id)
@@ -74,31 +76,31 @@ def show(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
 
 @app.command(epilog=examples("moulin task release $TASK"))
 def release(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
-    """Make a merge task available at once: taken from its worker, out of its back-off or out of quarantine."""
+    """Make a merge task available at once: take it from its worker, or end its back-off or quarantine."""
     with open_lake(context) as lake:
         released = lake.catalog.maintenance.release_merge_task(Claim(_id(task), _ANY_ATTEMPT))
-    text = f"Merge task {task} can be claimed now." if released else f"Merge task {task} was free already."
+    text = f"Released merge task {task}." if released else f"Merge task {task} was already free."
     say(text, as_json, task=task, released=released)
 
 
 @app.command(epilog=examples("moulin task delete $TASK"))
 def delete(context: typer.Context, task: TaskId, as_json: Json = False) -> None:
-    """Delete a merge task: its segments stay as they are and are free to be planned again."""
+    """Delete a merge task. Its segments do not change and can be planned again."""
     with open_lake(context) as lake:
         if not lake.catalog.maintenance.delete_merge_task(_id(task)):
-            raise NotFound(f"There is no merge task {task}; it may be done, or deleted.")
-    say(f"Merge task {task} is deleted; its segments are free.", as_json, task=task, deleted=True)
+            raise NotFound(f"Merge task {task} does not exist; it may be finished or deleted.")
+    say(f"Deleted merge task {task}; its segments are free.", as_json, task=task, deleted=True)
 
 
 def _id(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise InvalidInput(f"{text!r} is not the id of a merge task: it is a UUID, see `moulin task list`.") from None
+        raise InvalidInput(f"{text!r} is not a merge task id: it must be a UUID, see `moulin task list`.") from None
 
 
 def _names(lake: Lake, tasks: list[MergeTask]) -> dict[UUID, str]:
-    """The names of the tables of tasks; the id of one that is gone."""
+    """The names of the tables of tasks; the id if the table is gone."""
     names = {}
     for table_id in {task.table_id for task in tasks}:
         try:

@@ -1,8 +1,8 @@
-"""Tables, to change: versions brought back and named, properties, drops, and compactions that are planned."""
+"""Changes of tables: restores, tags, properties, drops, and planned compactions."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query
@@ -11,12 +11,14 @@ from pydantic import Field
 from moulin.catalog.segments.stats import Filter
 from moulin.console.api.requests import CatalogOf, ConsoleOf, table_of, takes
 from moulin.console.api.shapes import Done, Int64, Shape
-from moulin.errors import Conflict
+from moulin.errors import Conflict, FailedPrecondition
 from moulin.network.callers import Role
 from moulin.table.compact.planner import create_tasks
 
 router = APIRouter(tags=["tables"])
 WRITE = takes(Role.WRITE)
+MOST_ROWS_INDEXED: Final = 5_000_000
+"""Rows of a table that a request may index: some seconds of work."""
 Version = Annotated[Int64, Field(ge=0, lt=1 << 63)]
 
 
@@ -47,6 +49,19 @@ class TablePatch(Shape):
     remove: list[str] = Field(default_factory=list)
 
 
+class IndexRequest(Shape):
+    """Without a name, the column and the kind make one."""
+
+    column: Annotated[str, Field(min_length=1, max_length=1000)]
+    kind: Literal["btree", "bloom", "bitmap", "label_list"] = "btree"
+    name: Annotated[str | None, Field(min_length=1, max_length=255)] = None
+
+
+class MadeIndex(Shape):
+    name: str
+    version: Int64
+
+
 class Dropped(Shape):
     """Until when a dropped table can be brought back."""
 
@@ -66,7 +81,7 @@ def restore(table_id: UUID, asked: RestoreRequest, console: ConsoleOf) -> Restor
     table = table_of(console, table_id, to_change=True)
     head = table.state().head_version
     if asked.expected_version is not None and head != asked.expected_version:
-        raise Conflict(f"Table {table.name} is at version {head} now, not {asked.expected_version}: look again.")
+        raise Conflict(f"Table {table.name} is at version {head} now, not {asked.expected_version}: reload it.")
     done = table.restore(asked.version)
     return Restored(
         version=done.version,
@@ -93,6 +108,26 @@ def set_properties(table_id: UUID, asked: TablePatch, console: ConsoleOf) -> Don
     """Set and remove properties."""
     done = table_of(console, table_id, to_change=True).set_properties(asked.properties, remove=asked.remove)
     return Done(version=done.version)
+
+
+@router.post("/tables/{table_id}/indexes", **WRITE)
+def create_index(table_id: UUID, asked: IndexRequest, console: ConsoleOf) -> MadeIndex:
+    """Index a column of a table that is not large, in this server."""
+    table = table_of(console, table_id, to_change=True)
+    rows = table.stats().rows
+    if rows > MOST_ROWS_INDEXED:
+        raise FailedPrecondition(
+            f"Table {table.name} has {rows:,} rows, and this server indexes at most {MOST_ROWS_INDEXED:,}: "
+            "call `create_index` of the table in a program, with Spark at hand."
+        )
+    made = table.create_index(asked.column, asked.kind, asked.name)
+    return MadeIndex(name=made.name, version=made.created_version)
+
+
+@router.delete("/tables/{table_id}/indexes", **WRITE)
+def drop_index(table_id: UUID, console: ConsoleOf, name: Annotated[str, Query(min_length=1, max_length=255)]) -> Done:
+    """Drop a secondary index. No row goes with it."""
+    return Done(version=table_of(console, table_id, to_change=True).drop_index(name).version)
 
 
 @router.delete("/tables/{table_id}", **WRITE)

@@ -1,4 +1,4 @@
-"""What happens, as it happens: server-sent events."""
+"""Live updates as server-sent events."""
 
 # Decisions: docs/decisions/0533
 
@@ -58,7 +58,7 @@ async def follow(request: Request, console: ConsoleOf) -> StreamingResponse:
     """
     pulse: Pulse = request.app.state.pulse
     if pulse.streams >= MOST_STREAMS:
-        raise Unavailable(f"{MOST_STREAMS} streams of events are open: ask /api/v1/lake every few seconds instead.")
+        raise Unavailable(f"{MOST_STREAMS} event streams are open: poll /api/v1/lake every few seconds instead.")
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     events = _events(console, pulse, request.scope[IDENTIFY])
     return _Counted(pulse, events, headers)

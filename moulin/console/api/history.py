@@ -1,4 +1,4 @@
-"""The past of a table: its commits, and what two versions differ in."""
+"""The history of a table: its commits, and differences between two versions."""
 
 from __future__ import annotations
 
@@ -98,15 +98,15 @@ def show_diff(
 ) -> Diff:
     """What two versions of a table differ in: columns, properties, segments and rows."""
     if since > until:
-        raise InvalidInput(f"A diff goes from an older version to a newer one, not from {since} to {until}.")
+        raise InvalidInput(f"A diff must go from an older version to a newer one, not from {since} to {until}.")
     old, new = catalog.table_by_id(table_id, since), catalog.table_by_id(table_id, until)
     before, after = shown(old.properties), shown(new.properties)
     held = [_rows_of_segments(catalog, table_id, version) for version in (since, until)]
     gone = sum(rows for number, rows in held[0].items() if number not in held[1])
     if gone > MOST_ROWS_GONE:
         raise FailedPrecondition(
-            f"Segments of {gone} rows were replaced between these versions, and a diff here matches at most "
-            f"{MOST_ROWS_GONE}: choose versions that are nearer to each other, or read `table.changes` with a program."
+            f"Segments of {gone} rows were replaced between these versions, but a diff here compares at most "
+            f"{MOST_ROWS_GONE}: choose versions closer together, or read `table.changes` in a program."
         )
     feed = table_of(console, table_id).changes(since, until, net=True)
     with console.reading(request) as go_on:

@@ -1,4 +1,4 @@
-"""The lake as a whole: its figures, what is stuck, what happened last, and where things are."""
+"""The lake as a whole: statistics, problems, recent events, and search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from moulin.console.api.requests import (
     to_cursor,
 )
 from moulin.console.api.shapes import Int64, Page, Shape
-from moulin.model.names import full_name
+from moulin.model.names import AT, full_name
 from moulin.model.schema.documents import schema_from_json
 from moulin.network.callers import Role
 
@@ -62,10 +62,11 @@ class LakeShape(Shape):
 
 
 class Change(Shape):
-    """What a version did to one table."""
+    """What a version did to one table, of main or of a branch. The branch is in the table's name, too."""
 
     table_id: str
     table: str
+    branch: str | None
     kind: str
     added_rows: Int64
     summary: dict[str, str]
@@ -144,6 +145,7 @@ def _happened(one: Activity) -> Happened:
         Change(
             table_id=str(change.table_id),
             table=full_name(change.database, change.name),
+            branch=change.database.rpartition(AT)[2] if AT in change.database else None,
             kind=change.kind,
             added_rows=change.added_rows,
             summary=dict(change.summary),

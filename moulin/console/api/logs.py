@@ -1,4 +1,4 @@
-"""Logs: found, counted, shown with what happened around them, and followed."""
+"""Logs: search, counts, context, and live tail."""
 
 # Decisions: docs/decisions/0566, docs/decisions/0567, docs/decisions/0568
 
@@ -297,12 +297,17 @@ async def follow_logs(
     """
     tails: Tails = request.app.state.tails
     if tails.open >= MOST_TAILS:
-        raise Unavailable(f"{MOST_TAILS} live tails are open: close one, or search again every few seconds.")
+        raise Unavailable(f"{MOST_TAILS} live tails are open: close one, or repeat the search every few seconds.")
     telemetry = console.telemetry
     question = Question(None, None, q, where.strip() or None)
     seen = _seen(last_event_id or since)
-    tail = await asyncio.to_thread(lambda: Tail(telemetry, telemetry.table("logs", table), question, seen))
-    return _CountedTail(tails, _events(console, tail, request.scope[IDENTIFY]))
+    tails.open += 1  # before the tail is made, or many that come at once would all find room
+    try:
+        tail = await asyncio.to_thread(lambda: Tail(telemetry, telemetry.table("logs", table), question, seen))
+        return _CountedTail(tails, _events(console, tail, request.scope[IDENTIFY]))
+    except BaseException:
+        tails.open -= 1
+        raise
 
 
 @router.get("/records/{id}", **READ)
@@ -331,13 +336,14 @@ class Tails:
 
 
 class _CountedTail(StreamingResponse):
+    """REQUIRES: it is counted already."""
+
     def __init__(self, tails: Tails, events: AsyncIterator[str]) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(events, media_type="text/event-stream", headers=headers)
         self._tails = tails
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._tails.open += 1
         try:
             await super().__call__(scope, receive, send)
         finally:

@@ -1,8 +1,9 @@
-"""What runs: streams of collectors and what waits in them, members of the cluster, merge tasks."""
+"""Running work: streams of collectors and their backlog, members of the cluster, merge tasks."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from uuid import UUID
 
 from fastapi import APIRouter
@@ -23,13 +24,19 @@ _ANY_ATTEMPT = 0
 
 
 class StreamTableShape(Shape):
+    """How far a table is with a stream: up to an offset, which was stored at a time."""
+
     table_id: str
     table: str
     merged_offset: Int64
+    merged_time: Int64
 
 
 class StreamShape(Shape):
-    """A collector's stream. Up to `frontier` all is in tables; what waits behind it is `waiting` baby segments."""
+    """A collector's stream. Up to `frontier` all is in tables; what waits behind it is `waiting` baby segments.
+
+    `stored_at` is when the newest baby segment was stored, if one ever was.
+    """
 
     id: str
     collector: str
@@ -38,6 +45,7 @@ class StreamShape(Shape):
     stopped_at: Int64 | None
     frontier: Int64
     frontier_time: Int64
+    stored_at: Int64 | None
     waiting: int
     waiting_bytes: Int64
     lag_seconds: float
@@ -81,6 +89,12 @@ class TaskShape(Shape):
     last_error: str | None
 
 
+class TableTaskShape(TaskShape):
+    """A merge task of one table, with the numbers of the segments that it rewrites."""
+
+    inputs: list[Int64]
+
+
 class Released(Shape):
     """Whether the task was taken from a worker, out of its back-off or out of quarantine; false if it was free."""
 
@@ -94,9 +108,9 @@ def list_streams(
     """The streams that are not retired, by id, with what waits in storage."""
     listed = catalog.ingest.snapshot()
     lags = {lag.stream_id: lag for lag in console.flow.look(lambda: listed.streams).lags}
-    names = {table.id: table.name for table in listed.tables}
     now = time.time_ns()
     page, more = page_of(listed.streams, cursor, limit, lambda one: (str(one.id),), str)
+    names = _names(catalog, {table.table_id for one in page for table in one.tables})
     items = []
     for one in page:
         lag = lags.get(one.id)
@@ -109,13 +123,17 @@ def list_streams(
                 stopped_at=one.stopped_at,
                 frontier=one.frontier,
                 frontier_time=one.frontier_time,
+                stored_at=max(one.frontier_time, lag.newest_at if lag else 0) or None,
                 waiting=lag.objects if lag else 0,
                 waiting_bytes=lag.stored_bytes if lag else 0,
                 lag_seconds=round(lag.seconds(now), 1) if lag else 0.0,
                 missing=lag.gap.offset if lag and lag.gap else None,
                 tables=[
                     StreamTableShape(
-                        table_id=str(t.table_id), table=names.get(t.table_id, ""), merged_offset=t.merged_offset
+                        table_id=str(t.table_id),
+                        table=names[t.table_id],
+                        merged_offset=t.merged_offset,
+                        merged_time=t.merged_time,
                     )
                     for t in one.tables
                 ],
@@ -161,13 +179,29 @@ def list_tasks(catalog: CatalogOf, cursor: Cursor = None, limit: Limit = USUAL) 
     """The merge tasks that are not done, oldest first."""
     found = catalog.maintenance.merge_tasks()
     page, more = page_of(found, cursor, limit, lambda one: (one.created_at, str(one.id)), int, str)
-    now, names = time.time_ns(), _names(catalog, page)
+    now, names = time.time_ns(), _names(catalog, {one.table_id for one in page})
     return Page(items=[_task(one, names[one.table_id], now) for one in page], next_cursor=more)
 
 
-def _names(catalog: Catalog, tasks: list[MergeTask]) -> dict[UUID, str]:
+@router.get("/tables/{table_id}/tasks", **READ)
+def list_tasks_of_table(
+    table_id: UUID, catalog: CatalogOf, cursor: Cursor = None, limit: Limit = USUAL
+) -> Page[TableTaskShape]:
+    """The merge tasks of a table that are not done, oldest first, with their segments."""
+    entry = catalog.table_entry(table_id)
+    name, now = full_name(entry.database, entry.name), time.time_ns()
+    found = catalog.maintenance.merge_tasks(table_id)
+    page, more = page_of(found, cursor, limit, lambda one: (one.created_at, str(one.id)), int, str)
+    items = []
+    for one in page:
+        inputs = sorted(catalog.maintenance.merge_task_inputs(one.id))
+        items.append(TableTaskShape(**_task(one, name, now).model_dump(), inputs=inputs))
+    return Page(items=items, next_cursor=more)
+
+
+def _names(catalog: Catalog, tables: Iterable[UUID]) -> dict[UUID, str]:
     names = {}
-    for table_id in {task.table_id for task in tasks}:
+    for table_id in tables:
         try:
             entry = catalog.table_entry(table_id)
             names[table_id] = full_name(entry.database, entry.name)
@@ -205,4 +239,4 @@ def release_task(task_id: UUID, catalog: CatalogOf) -> Released:
 def delete_task(task_id: UUID, catalog: CatalogOf) -> None:
     """Delete a task: its segments stay as they are and are free to be planned again."""
     if not catalog.maintenance.delete_merge_task(task_id):
-        raise NotFound(f"There is no merge task {task_id}; it may be done, or deleted.")
+        raise NotFound(f"Merge task {task_id} does not exist; it may be completed or deleted.")

@@ -1,4 +1,4 @@
-"""Metrics: which there are, and their lines along time."""
+"""Metrics: names, and time series."""
 
 # Decisions: docs/decisions/0660
 
@@ -194,7 +194,7 @@ def query_metric(
 ) -> MetricChart:
     """The lines of a metric: values of gauges, rates of counters by second, percentiles of histograms."""
     if any(not 0 <= one <= 1 for one in quantile or ()):
-        raise InvalidInput("A quantile is a number from 0 to 1, such as 0.99.")
+        raise InvalidInput("A quantile must be a number from 0 to 1, such as 0.99.")
     asked = Asked(
         name,
         within.start,
@@ -242,7 +242,7 @@ def query_metric(
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals:
-        raise InvalidInput(f"The parameter 'where' is key=value, not {text[:100]!r}.")
+        raise InvalidInput(f"The parameter 'where' must be key=value, not {text[:100]!r}.")
     return key.replace("%3D", "=").replace("%25", "%"), value
 
 

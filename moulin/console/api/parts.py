@@ -1,4 +1,4 @@
-"""What a table is made of: segments, partitions, indexes, regions, and the engines that read it."""
+"""The parts of a table: segments, partitions, indexes, regions, and the engines that can read it."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def list_regions(table_id: UUID, console: ConsoleOf, cursor: Cursor = None, limi
 def list_readers(table_id: UUID, console: ConsoleOf) -> Page[EngineShape]:
     """Which Iceberg engines read the table as it is now. The table is projected for them, if it is not yet."""
     if console.readers is None:
-        raise FailedPrecondition("This server knows nothing of Iceberg engines: start it with `moulin serve`.")
+        raise FailedPrecondition("This server has no Iceberg catalog: start it with `moulin serve`.")
     table = table_of(console, table_id)
     items = [
         EngineShape(engine=one.engine, version=one.version, reads=one.reads, reason=one.reason)

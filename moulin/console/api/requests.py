@@ -1,4 +1,4 @@
-"""What routes share: the role that each takes, the lake behind them, cursors, and answers that are known already."""
+"""Shared by routes: roles, the lake, cursors, and ETags."""
 
 # Decisions: docs/decisions/0531
 
@@ -33,6 +33,8 @@ from moulin.table.table import Table
 ROLE = "x-moulin-role"
 OPEN = "none"
 MOST_READS = 4
+MOST_WAITING = 20
+"""How many requests wait for a turn to read. Each of them holds one of the forty threads that answer everybody."""
 _READ_WAIT = 5.0
 READ_SECONDS = 20.0
 """How long rows are read for one request."""
@@ -55,6 +57,7 @@ class Tokens(Protocol):
 
     def tokens(self) -> Sequence[KeptToken]: ...
     def create(self, name: str, role: Role, days: float | None = None) -> str: ...
+    def rotate(self, name: str, days: float | None = None) -> str: ...
     def revoke(self, name: str) -> None: ...
 
 
@@ -98,6 +101,7 @@ class Console:
     functions: Functions | None = None
     boot: str = field(default_factory=lambda: secrets.token_hex(6))
     reads: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_READS))
+    waiting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_WAITING))
 
     @cached_property
     def telemetry(self) -> Telemetry:
@@ -115,15 +119,25 @@ class Console:
             if time.monotonic() > end:
                 raise Unavailable(f"This takes longer than {READ_SECONDS:g} seconds: read it with a program instead.")
             if from_thread.run(request.is_disconnected):
-                raise Unavailable("The client is gone.")
+                raise Unavailable("The client has disconnected.")
 
-        if not self.reads.acquire(timeout=_READ_WAIT):
-            raise Unavailable(f"{MOST_READS} others read rows just now: ask again in a moment.")
+        self._take_turn()
         try:
             go_on()
             yield go_on
         finally:
             self.reads.release()
+
+    def _take_turn(self) -> None:
+        if self.reads.acquire(blocking=False):
+            return
+        if not self.waiting.acquire(blocking=False):
+            raise Unavailable(f"{MOST_READS} others read rows, and {MOST_WAITING} wait: ask again in a moment.")
+        try:
+            if not self.reads.acquire(timeout=_READ_WAIT):
+                raise Unavailable(f"{MOST_READS} other callers are reading rows: retry in a moment.")
+        finally:
+            self.waiting.release()
 
 
 def takes(role: Role | None) -> dict[str, Any]:
@@ -150,8 +164,8 @@ def table_of(console: Console, table_id: UUID, *, to_change: bool = False) -> Ta
     """A table by id, also one of a branch; read-only unless `to_change`, so that looking touches no log of a writer."""
     entry = console.lake.own_catalog().table_entry(table_id)
     found = console.lake.table(full_name(entry.database, entry.name), read_only=not to_change)
-    if found.id != table_id:  # the name was given to another one meanwhile
-        raise NotFound(f"Table {full_name(entry.database, entry.name)} was replaced: look for it again.")
+    if found.id != table_id:  # the name belongs to another table now
+        raise NotFound(f"Table {full_name(entry.database, entry.name)} was replaced: search for it again.")
     return found
 
 

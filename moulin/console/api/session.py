@@ -1,4 +1,4 @@
-"""Logging in from a browser, and who one is."""
+"""Login from a browser, and the current user."""
 
 # Decisions: docs/decisions/0530
 

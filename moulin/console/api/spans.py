@@ -1,4 +1,4 @@
-"""Everything that was sent of one span, and the log records that name it, as the API shows them."""
+"""All fields of one span, and its log records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL: statements that run in processes of their own, their rows, plans and exports, and what may follow in a text."""
+"""SQL: statements in child processes, their rows, plans and exports, and completion."""
 
 # Decisions: docs/decisions/0650, docs/decisions/0651
 
@@ -230,7 +230,7 @@ def _rows(statement: Statement) -> pa.Table:
         return statement.rows
     if statement.error is not None:
         raise statement.error
-    raise Unavailable(f"The statement is {statement.state}: ask again in a moment.")
+    raise Unavailable(f"The statement is {statement.state}: retry in a moment.")
 
 
 def _shape(one: Statement) -> StatementShape:

@@ -1,4 +1,4 @@
-"""Tables, to look at: lists, what one is made of, its rows and its past."""
+"""Reading tables: lists, details, rows and history."""
 
 from __future__ import annotations
 

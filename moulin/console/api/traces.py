@@ -1,4 +1,4 @@
-"""Traces: found by service, operation, duration and failure; one as a waterfall; the services and their calls."""
+"""Traces: search by service, operation, duration and failure; waterfalls; services and their calls."""
 
 # Decisions: docs/decisions/0570
 
@@ -165,7 +165,7 @@ class Range:
         self.until = time.time_ns() + SECOND if until is None else until
         self.since = max(0, self.until - (HOUR if last is None else last) * SECOND) if since is None else since
         if self.since > self.until:
-            raise InvalidInput("A range of time ends after it begins: give an `until` that is later than `since`.")
+            raise InvalidInput("A time range must end after it starts: use an `until` later than `since`.")
 
 
 RangeOf = Annotated[Range, Depends()]
@@ -239,7 +239,7 @@ def find_traces(
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals:
-        raise InvalidInput(f"An attribute is asked for as key=value, not {text[:100]!r}.")
+        raise InvalidInput(f"An attribute must be given as key=value, not {text[:100]!r}.")
     return key, value
 
 
@@ -275,7 +275,7 @@ def list_operations(source: SourceOf, within: RangeOf, service: Name = None) -> 
 
 @router.get("/traces/map", **READ)
 def show_service_map(source: SourceOf, within: RangeOf) -> ServiceMapShape:
-    """Which service calls which: of each span whose parent is of another service, one call."""
+    """Calls between services: one for each span whose parent belongs to another service."""
     with source.reading() as (moment, go_on):
         found = service_calls(moment, Asked(within.since, within.until), go_on)
     notes = [] if found.whole else [f"So much happened that the newest {found.spans} spans are shown alone."]

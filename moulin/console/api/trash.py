@@ -1,10 +1,11 @@
-"""What was dropped and can be brought back, and the branches of the lake."""
+"""Dropped objects that can be resurrected, and the branches of the lake."""
 
 from __future__ import annotations
 
+from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from moulin.console.api.requests import USUAL, CatalogOf, Cursor, Limit, page_of, takes
 from moulin.console.api.shapes import Done, Int64, Page, Shape
@@ -27,7 +28,10 @@ class Tombstone(Shape):
 
 
 class BranchShape(Shape):
-    """A line of versions that began as main was at `version`. `opened` of its tables have rows of their own."""
+    """A line of versions that began as main was at `version`. `opened` of its tables have rows of their own.
+
+    `published_version` is the version of main that has what the branch did; `dropped` says that it can come back.
+    """
 
     id: str
     name: str
@@ -36,6 +40,8 @@ class BranchShape(Shape):
     expires_at: Int64 | None
     tables: int
     opened: int
+    published_version: Int64 | None
+    dropped: bool
 
 
 @router.get("/trash", **takes(Role.READ))
@@ -62,9 +68,9 @@ def resurrect(object_id: UUID, catalog: CatalogOf) -> Done:
     """Bring a dropped object back under its name. An ingest token takes the role admin."""
     found = next((one for one in catalog.tombstones() if one.id == object_id), None)
     if found is None:
-        raise NotFound("This is not in the trash: it was brought back, or its grace window is over.")
+        raise NotFound("This is not in the trash: it was restored, or its grace period has ended.")
     if found.kind == _TOKEN and caller.get().role < Role.ADMIN:
-        raise PermissionDenied("Bringing an ingest token back takes the role admin: ask for such a token.")
+        raise PermissionDenied("Restoring an ingest token needs the role admin: use a token that has it.")
     if found.kind == _DATABASE:
         catalog.resurrect_database(object_id)
     elif found.kind == _TABLE:
@@ -77,9 +83,15 @@ def resurrect(object_id: UUID, catalog: CatalogOf) -> Done:
 
 
 @router.get("/branches", **takes(Role.READ))
-def list_branches(catalog: CatalogOf, cursor: Cursor = None, limit: Limit = USUAL) -> Page[BranchShape]:
+def list_branches(
+    catalog: CatalogOf,
+    dropped: Annotated[bool, Query(description="Those that were published or dropped, too.")] = False,
+    cursor: Cursor = None,
+    limit: Limit = USUAL,
+) -> Page[BranchShape]:
     """The branches, by name: what `moulin branch list` shows."""
-    page, more = page_of(catalog.branches(), cursor, limit, lambda one: (one.name,), str)
+    found = catalog.branches(include_dropped=dropped)
+    page, more = page_of(found, cursor, limit, lambda one: (one.name, str(one.id)), str, str)
     items = [
         BranchShape(
             id=str(one.id),
@@ -89,6 +101,8 @@ def list_branches(catalog: CatalogOf, cursor: Cursor = None, limit: Limit = USUA
             expires_at=one.expires_at,
             tables=one.tables,
             opened=one.opened,
+            published_version=one.published_version,
+            dropped=one.tombstone is not None,
         )
         for one in page
     ]

@@ -97,7 +97,7 @@ def build(console: Console) -> FastAPI:
 
     def _trace(request: Request, trace_id: str, start: int | None = None, end: int | None = None) -> Document:
         if _ID.fullmatch(trace_id) is None:
-            raise InvalidInput(f"A trace id has 1 to 32 hexadecimal digits; {trace_id[:50]!r} is none.")
+            raise InvalidInput(f"A trace id has 1 to 32 hexadecimal digits, not {trace_id[:50]!r}.")
         whole = trace_id.lower().rjust(32, "0")
         now = time.time_ns() + SECOND
         until = now if end is None else min(now, end * 1000)

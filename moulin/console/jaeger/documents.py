@@ -1,4 +1,4 @@
-"""Spans as Jaeger's JSON has them, after OpenTelemetry's rules for the translation to Jaeger."""
+"""Converts spans to Jaeger's JSON by OpenTelemetry's rules."""
 
 from __future__ import annotations
 

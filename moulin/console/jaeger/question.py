@@ -1,4 +1,4 @@
-"""What a request asks for, in the parameters of Jaeger's query API."""
+"""Parses the parameters of Jaeger's query API."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def asked(
     failed = [value for key, value in pairs if key == "error"]
     kinds = [value for key, value in pairs if key == "span.kind"]
     if any(value not in ("true", "") for value in failed):
-        raise InvalidInput("The tag 'error' is asked for as 'true' alone.")
+        raise InvalidInput("The tag 'error' can only be 'true'.")
     if any(kind not in _KINDS for kind in kinds) or len(set(kinds)) > 1:
-        raise InvalidInput(f"The tag 'span.kind' is one of {', '.join(_KINDS)}.")
+        raise InvalidInput(f"The tag 'span.kind' must be one of {', '.join(_KINDS)}.")
     return Asked(
         since,
         until,
@@ -69,7 +69,7 @@ def asked(
 
 def _time(micros: int) -> int:
     if not 0 <= micros <= _LATEST:
-        raise InvalidInput("Times are Unix microseconds.")
+        raise InvalidInput("Times must be Unix microseconds.")
     return micros * _MICRO
 
 
@@ -79,7 +79,7 @@ def duration(text: str | None) -> int | None:
         return None
     parts = _PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise InvalidInput(f"A duration is a number with ns, us, ms, s, m or h, not {text[:50]!r}.")
+        raise InvalidInput(f"A duration must be a number with ns, us, ms, s, m or h, not {text[:50]!r}.")
     return min(sum(int(float(number) * _UNITS[unit]) for number, unit in parts), 1 << 62)
 
 
@@ -97,10 +97,10 @@ def _tags(tags: str | None, tag: Sequence[str]) -> list[tuple[str, str]]:
     for text in tag:
         key, colon, value = text.partition(":")
         if not key or not colon:
-            raise InvalidInput(f"The parameter 'tag' is key:value, not {text[:50]!r}.")
+            raise InvalidInput(f"The parameter 'tag' must be key:value, not {text[:50]!r}.")
         pairs.append((key, value))
     if len(pairs) > _MOST_TAGS:
-        raise InvalidInput(f"A search has at most {_MOST_TAGS} tags.")
+        raise InvalidInput(f"A search can have at most {_MOST_TAGS} tags.")
     return pairs
 
 

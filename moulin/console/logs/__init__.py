@@ -1,10 +1,10 @@
-"""Logs of a lake: found by a search, counted along time, shown with what happened around them, and followed.
+"""Logs of a lake: search, counts over time, context, and live tail.
 
-Rooms: `levels` (severities as people name them), `search` (the language of the search box), `question` (what is asked
-of which range), `records` (pages, one record, its context), `counts` (histogram, facets), `tail` (what comes).
+Modules: `levels` (severity levels), `search` (the search language), `question` (range and conditions), `records`
+(pages, one record, its context), `counts` (histogram, facets), `tail` (new records).
 
 May import: `console.telemetry` and the layers below. No HTTP here: routes are in `console.api.logs` and `console.loki`.
 Read first: `question.py`, then `records.py`.
 
-Nouns: a question has a range and conditions; a record is a row with an id of its own; a page of records has a cursor.
+Nouns: a question has a range and conditions; a record is a row with an id; a page of records has a cursor.
 """

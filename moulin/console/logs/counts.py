@@ -1,4 +1,4 @@
-"""How many records there are: along time, by level or by another column, and by the values of fields."""
+"""Counts of records: over time, by level or another column, and by values of fields."""
 
 from __future__ import annotations
 

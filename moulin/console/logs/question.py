@@ -1,4 +1,4 @@
-"""What is asked of the logs: a range of time, a search, an SQL condition."""
+"""A query of logs: a time range, a search, an SQL condition."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Records in order: a page of them, newest first, one by its id, and those around it.
+"""Records in order: pages, newest first, one record by id, and its context.
 
-Records have no key. A record is known by its time and by a digest of what it says; records of one nanosecond are in the
-order of their digests. So a page ends between two records, also of the same time, whatever segment they are in by then.
+Records have no key. A record is identified by its time and a digest of its content; records of one nanosecond are
+ordered by digest. So a page can end between any two records, even after a compaction.
 """
 
 # Decisions: docs/decisions/0567
@@ -87,7 +87,7 @@ def find(moment: Moment, time: int, digest: str, go_on: GoOn) -> Record:
         if one.digest == digest:
             (values,) = to_rows(rows.slice(index, 1), pairs=True)
             return Record(one.time, digest, one.level, values)
-    raise NotFound("This record is not there any more: it was deleted, or its table was cleaned up.")
+    raise NotFound("This record no longer exists: it was deleted, or its table was cleaned up.")
 
 
 def around(

@@ -9,7 +9,7 @@ r"""The language of the search box, as a condition over the columns of a table o
 
 `level:error service:cart "timed out"` are records of that level and service with that text in their body. Text is
 looked for in any case, and anywhere in the body; the value of a field is compared as a whole and as it is written.
-`field:*` asks that the field is there. Fields are level (with level:>=warn, too), service, event, scope, trace, span
+`field:*` matches records with that field. Fields are level (with level:>=warn, too), service, event, scope, trace, span
 and body; any other name is an attribute of the record or of its resource, and `resource.x` of the resource alone. `-`
 takes in records that lack the field.
 """
@@ -96,7 +96,7 @@ class Pattern:
 def parse_search(text: str, schema: Schema) -> Condition:
     """The condition that a search stands for. InvalidInput says at which column something is wrong."""
     if len(text) > LONGEST:
-        raise InvalidInput(f"A search has at most {LONGEST} characters, and this one has {len(text)}.")
+        raise InvalidInput(f"A search can have at most {LONGEST} characters, not {len(text)}.")
     check_unicode(text)
     return _Parser(text, schema).parse()
 
@@ -111,7 +111,7 @@ class _Parser:
             return TRUE
         found = self._either()
         if self._more():
-            self._refuse(self._at, "this ) closes nothing; take it away, or put it in quotes")
+            self._refuse(self._at, "unmatched ): remove it, or put it in quotes")
         return found
 
     def _either(self) -> Condition:
@@ -143,12 +143,12 @@ class _Parser:
 
     def _primary(self) -> Condition:
         if not self._more():
-            self._refuse(self._at, "something to look for is missing here")
+            self._refuse(self._at, "a search term is missing here")
         begin = self._at
         if self._text[begin] == "(":
             return self._group(begin)
         if self._text[begin] == ")" or self._is_word("OR") or self._is_word("AND"):
-            self._refuse(begin, "something to look for is missing before this")
+            self._refuse(begin, "a search term is missing before this")
         self._terms += 1
         if self._terms > _MOST_TERMS:
             self._refuse(begin, f"a search has at most {_MOST_TERMS} terms")
@@ -161,7 +161,7 @@ class _Parser:
     def _group(self, begin: int) -> Condition:
         self._depth += 1
         if self._depth > _DEEPEST:
-            self._refuse(begin, f"parentheses go at most {_DEEPEST} deep")
+            self._refuse(begin, f"parentheses can be nested at most {_DEEPEST} deep")
         self._at += 1
         found = self._either()
         if not self._more():
@@ -197,7 +197,7 @@ class _Parser:
             return has_level(self._schema, LEVELS)
         level = parse_level(value.text) if value.is_plain else None
         if level is None or (level == UNKNOWN and operator is not None):
-            self._refuse(value.at, f"a level is one of {', '.join(ALL)}")
+            self._refuse(value.at, f"a level must be one of {', '.join(ALL)}")
         if level == UNKNOWN:
             return has_level(self._schema, (UNKNOWN,))
         return has_level(self._schema, at_least(level, operator[1] if operator else "="))
@@ -264,7 +264,7 @@ class _Parser:
         return True
 
     def _refuse(self, at: int, why: str) -> NoReturn:
-        raise InvalidInput(f"The search cannot be read at column {at + 1}: {why}.")
+        raise InvalidInput(f"The search cannot be parsed at column {at + 1}: {why}.")
 
 
 def _compared(term: Term, value: Pattern) -> Condition:

@@ -1,7 +1,7 @@
-"""What comes: records that collectors store from a moment on, each once, whatever is committed meanwhile.
+"""The live tail: records that collectors store from a point in time on, each once, even while they are committed.
 
-A tail remembers up to which number it has seen each stream. Rows that are appended to a table otherwise, without a
-collector, are in searches and not in tails.
+A tail remembers the last number of each stream. Rows that are appended without a collector are found by searches but
+not by tails.
 """
 
 # Decisions: docs/decisions/0568

@@ -1,4 +1,4 @@
-r"""A named part of LogQL, as a tree.
+r"""Parses a subset of LogQL.
 
     query    = log | metric
     metric   = aggregate | range
@@ -11,7 +11,7 @@ r"""A named part of LogQL, as a tree.
     matcher  = label ("=" | "!=" | "=~" | "!~") text
     filter   = matcher | label ("==" | "!=" | ">" | ">=" | "<" | "<=") number
 
-Whatever else LogQL has is InvalidInput, which says at which column.
+The rest of LogQL raises InvalidInput with the column.
 """
 
 # Decisions: docs/decisions/0661
@@ -93,7 +93,7 @@ def parse_selector(text: str) -> tuple[Matcher, ...]:
     """The matchers of a stream selector."""
     found = parse(text)
     if not isinstance(found, LogQuery) or found.stages:
-        raise InvalidInput('A stream selector is such as {service_name="cart"}, without stages.')
+        raise InvalidInput('Write a stream selector such as {service_name="cart"}, without stages.')
     return found.matchers
 
 
@@ -101,7 +101,7 @@ def duration(text: str) -> int:
     """Nanoseconds of a duration such as 5m or 1h30m."""
     parts = _PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise InvalidInput(f"A duration is a number with ns, us, ms, s, m, h, d, w or y, not {text[:50]!r}.")
+        raise InvalidInput(f"A duration must be a number with ns, us, ms, s, m, h, d, w or y, not {text[:50]!r}.")
     found = sum(int(float(number) * _UNITS[unit]) for number, unit in parts)
     if not 0 < found < 1 << 60:
         raise InvalidInput(f"The duration {text[:50]!r} is too short or too long.")
@@ -112,7 +112,9 @@ class _Parser(Words):
     def query(self) -> LogQuery | RangeQuery:
         found: LogQuery | RangeQuery = self._log() if self.at("{") else self._metric()
         if self.kind != "end":
-            self.refuse("only one selector with stages, counted at most once and aggregated at most once, is served")
+            self.refuse(
+                "only one selector with stages is supported, with at most one range function and one aggregation"
+            )
         return found
 
     def _metric(self) -> RangeQuery:
@@ -133,7 +135,7 @@ class _Parser(Words):
 
     def _range(self) -> RangeQuery:
         if not self.at(*RANGES):
-            self.refuse(f"here is one of {', '.join(RANGES)}")
+            self.refuse(f"expected one of {', '.join(RANGES)}")
         name = self.take()
         self.expect("(")
         log = self._log()
@@ -169,11 +171,11 @@ class _Parser(Words):
         self.expect("|")
         if self.taken("drop"):
             if self.name() != "__error__":
-                self.refuse("drop is served for __error__ alone")
+                self.refuse("drop is only supported for __error__")
             return None
         if self.following not in (*_EQUAL, *_NUMERIC):
             self.refuse(
-                'after | comes a filter such as http_route="/cart"; json, logfmt and other stages are not served'
+                'after | write a filter such as http_route="/cart"; json, logfmt and other stages are not supported'
             )
         return self._filters()
 
@@ -188,7 +190,7 @@ class _Parser(Words):
     def _matcher(self, *, numbers: bool = False) -> Matcher:
         label = self.name()
         if not self.at(*_EQUAL, *(_NUMERIC if numbers else ())):
-            self.refuse("a label is compared by =, !=, =~ or !~")
+            self.refuse("compare a label with =, !=, =~ or !~")
         operator = self.take()
         if numbers and self.kind == "number" and operator in _NUMERIC:
             return Matcher(label, "==" if operator == "=" else operator, float(self.take()))

@@ -1,4 +1,4 @@
-"""Times, steps and limits as Loki's clients send them."""
+"""Parses times, steps and limits of Loki's clients."""
 
 from __future__ import annotations
 

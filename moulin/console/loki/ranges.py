@@ -1,4 +1,4 @@
-"""What records count along time: for each step those of the range before it, by labels."""
+"""Counts of records over time: for each step, of the range before it, by labels."""
 
 from __future__ import annotations
 

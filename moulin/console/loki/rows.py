@@ -1,7 +1,7 @@
-"""The records that a query selects, and the labels of each.
+"""The selected records of a query, and their labels.
 
-A stream has two labels: `service_name` and `level` (also as `detected_level`). All else that a record carries is
-metadata under names that Loki allows: its attributes, those of its resource, trace and span id, scope and event.
+A stream has two labels: `service_name` and `level` (also as `detected_level`). All other fields of a record are
+metadata, with names that Loki allows: its attributes, those of its resource, trace and span id, scope and event.
 """
 
 # Decisions: docs/decisions/0661
@@ -24,7 +24,6 @@ from moulin.errors import InvalidInput
 from moulin.model.columns import compute as pc
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import Compare, Condition
-from moulin.model.where.literal import check_unicode
 
 LABELS: Final = ("level", "service_name")
 UNKNOWN_SERVICE: Final = "unknown_service"
@@ -42,11 +41,10 @@ def sanitized(key: str) -> str:
     return "_" + found if found[:1].isdigit() or not found else found
 
 
-def select(moment: Moment, query: LogQuery, start: int, end: int) -> Predicate:
+def select(moment: Moment, query: LogQuery, start: int | None, end: int | None) -> Predicate:
     """What the store can tell of a query; `matching` has the rest."""
     also: list[Condition] = []
     for one in query.matchers:
-        check_unicode(str(one.value))
         if one.operator == "=" and one.label == "service_name" and one.value not in ("", UNKNOWN_SERVICE):
             also.append(Compare(column(moment.schema, "service_name"), "=", str(one.value)))
         elif one.operator == "=" and one.label in ("level", "detected_level") and parse_level(str(one.value)):

@@ -1,4 +1,4 @@
-"""Metrics of a lake: which there are, and their points as lines along time.
+"""Metrics of a lake: names, and time series.
 
 Rooms: `names` (what is measured), `points` (rows as series), `buckets` (histograms as counts below bounds), `curves`
 (what counters gained in each step), `chart` (lines of one metric), `exemplars` (values that name a trace).

@@ -1,4 +1,4 @@
-"""What counters gained in each step: how much a cumulative or a delta series grew, resets included.
+"""The increase of counters in each step, for cumulative and delta series, including resets.
 
 A series is a curve: it grows evenly between two of its points. So what a step gained does not depend on where the
 points lie in it, and the steps of a series add up to what it gained in all.
@@ -43,7 +43,7 @@ def _curve(
         again[1:] = (total[1:] < total[:-1]) | (starts[1:] > times[:-1])
         earlier = np.vstack([np.zeros((1, counts.shape[1])), counts[:-1]])
         gained = np.where(again[:, None], counts, counts - earlier)
-        if not begin <= starts[0] < times[0]:  # what it had before the range, or nobody knows since when
+        if not begin <= starts[0] < times[0]:  # its value before the range, or an unknown start
             return times, np.cumsum(np.vstack([np.zeros((1, counts.shape[1])), gained[1:]]), axis=0)
     since = int(starts[0]) if 0 < starts[0] < times[0] else int(times[0]) - 1
     zero = np.zeros((1, counts.shape[1]))

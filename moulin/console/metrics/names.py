@@ -1,4 +1,4 @@
-"""Which metrics there are in a range: their kind, unit and attributes."""
+"""The metrics in a time range: kind, unit and attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Points of metrics as series: rows in the order of series and time, each point once."""
+"""Points of metrics as series: rows ordered by series and time, without duplicates."""
 
 # Decisions: docs/decisions/0660
 

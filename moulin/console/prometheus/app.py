@@ -29,6 +29,8 @@ _API: Final = "/api/v1"
 _HOUR: Final = 3600 * 1000
 _FIXED: Final = ("__name__", "instance", "job")
 _KINDS: Final = {"sum": "gauge", "exponential_histogram": "histogram"}
+MOST_ANSWERED: Final = 1_000_000
+"""Values of an answer. Each of them is a text that takes a hundred times the memory of a number."""
 Text = Annotated[str | None, Query(max_length=100)]
 PromQL = Annotated[str, Query(max_length=5000)]
 Match = Annotated[list[str] | None, Query(alias="match[]", max_length=20)]
@@ -46,7 +48,12 @@ def build(console: Console) -> FastAPI:
     def evaluate(request: Request, query: str, steps: np.ndarray[Any, np.dtype[np.int64]]) -> Value:
         node = parse(query)
         with reading(request) as (moment, go_on):
-            return Engine(steps, lambda matchers, a, b: select(moment, matchers, a, b, go_on)).run(node)
+            found = Engine(steps, lambda matchers, a, b: select(moment, matchers, a, b, go_on), go_on).run(node)
+        if isinstance(found, Vector) and np.count_nonzero(found.known) > MOST_ANSWERED:
+            raise InvalidInput(
+                f"More than {MOST_ANSWERED:,} values are the result: sum by fewer labels, or ask for longer steps."
+            )
+        return found
 
     @app.get(f"{_API}/query")
     def query_at(

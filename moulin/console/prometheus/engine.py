@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -27,11 +27,14 @@ from moulin.console.prometheus.promql import (
 from moulin.console.prometheus.samples import Samples
 from moulin.console.prometheus.vectors import Vector
 from moulin.console.prometheus.windows import LOOKBACK, Floats, Times, latest, over_range
+from moulin.console.telemetry import GoOn
 from moulin.errors import InvalidInput
 
 MOST_STEPS: Final = 11_000
 MOST_VALUES: Final = 20_000_000
+"""Values of all selectors of a query, at all steps."""
 _MOST_SELECTORS: Final = 20
+_AT_ONCE: Final = 100
 _KEEPS_NAME: Final = ("last_over_time",)
 _PLAIN: Final[dict[str, Callable[[Any], Any]]] = {
     "abs": np.abs, "ceil": np.ceil, "floor": np.floor, "sqrt": np.sqrt, "exp": np.exp, "ln": np.log, "log2": np.log2,
@@ -42,12 +45,14 @@ Read = Callable[[Sequence[Matcher], int, int], list[Samples]]
 Value = Vector | Floats
 
 
-@dataclass(frozen=True)
+@dataclass
 class Engine:
-    """Evaluates at `steps`, in milliseconds."""
+    """Evaluates at `steps`, in milliseconds. `go_on` is called between series, and raises to stop."""
 
     steps: Times
     read: Read
+    go_on: GoOn = lambda: None
+    _values: int = field(default=0, init=False)
 
     def run(self, node: Node) -> Value:
         """A vector, or a scalar: a number for each step."""
@@ -89,10 +94,13 @@ class Engine:
         steps = self.steps - node.offset
         before = LOOKBACK if node.range is None else node.range
         found = self.read(node.matchers, int(steps[0]) - before + 1, int(steps[-1]))
-        if len(found) * len(steps) > MOST_VALUES:
+        self._values += len(found) * len(steps)
+        if self._values > MOST_VALUES:
             raise InvalidInput("This query has too many series for its steps: select fewer, or ask for longer steps.")
         values, known = np.zeros((len(found), len(steps))), np.zeros((len(found), len(steps)), np.bool_)
         for row, one in enumerate(found):
+            if row % _AT_ONCE == 0:
+                self.go_on()
             if function is None or node.range is None:
                 values[row], known[row] = latest(one.times, one.values, one.stale, steps)
             else:
@@ -117,7 +125,7 @@ class Engine:
                 raise InvalidInput(f"{name} takes a selector with a range, such as requests_total[5m].")
             return self._selected(given[0], name)
         if name == "histogram_quantile":
-            return vectors.histogram_quantile(self._scalar(given[0], name), self._vector(given[1], name))
+            return vectors.histogram_quantile(self._scalar(given[0], name), self._vector(given[1], name), self.go_on)
         found = self._vector(given[0], name)
         with np.errstate(all="ignore"):
             if name in _PLAIN:

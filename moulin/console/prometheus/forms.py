@@ -1,4 +1,4 @@
-"""Queries that come as forms: Grafana and promtool post them, since an address has no room for long ones."""
+"""Queries sent as POST forms by Grafana and promtool, for long queries."""
 
 from __future__ import annotations
 

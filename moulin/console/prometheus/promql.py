@@ -1,4 +1,4 @@
-r"""A named part of PromQL, as a tree.
+r"""Parses a subset of PromQL.
 
     expression = unary { operator [ "bool" ] [ ("on" | "ignoring") labels ] unary }
     operator   = "^" | "*" | "/" | "%" | "+" | "-" | "==" | "!=" | ">" | "<" | ">=" | "<="     binding as in PromQL
@@ -9,7 +9,7 @@ r"""A named part of PromQL, as a tree.
     call       = function "(" [ expression { "," expression } ] ")"
     selector   = ( name [ "{" matchers "}" ] | "{" matchers "}" ) [ "[" duration "]" ] [ "offset" [ "-" ] duration ]
 
-Whatever else PromQL has is InvalidInput, which says at which column.
+The rest of PromQL raises InvalidInput with the column.
 """
 
 # Decisions: docs/decisions/0662
@@ -254,7 +254,7 @@ class _Parser(Words):
             return Matcher("__name__", "=", self.text())
         label = self.name()
         if not self.at("=", "!=", "=~", "!~"):
-            self.refuse("a label is compared by =, !=, =~ or !~")
+            self.refuse("compare a label with =, !=, =~ or !~")
         return Matcher(label, self.take(), self.text())
 
     def _duration(self) -> int:

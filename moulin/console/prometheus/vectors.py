@@ -12,9 +12,11 @@ from moulin.console.metrics.buckets import quantiles
 from moulin.console.prometheus.promql import COMPARISONS, Aggregate, Binary
 from moulin.console.prometheus.samples import Labels
 from moulin.console.prometheus.windows import Floats, Mask
+from moulin.console.telemetry import GoOn
 from moulin.errors import InvalidInput
 
 NAME: Final = "__name__"
+_AT_ONCE: Final = 100
 _COMPUTED: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "%": np.fmod, "^": np.power,
     "==": np.equal, "!=": np.not_equal, ">": np.greater, "<": np.less, ">=": np.greater_equal, "<=": np.less_equal,
@@ -160,8 +162,8 @@ def _most(asked: Aggregate, vector: Vector, groups: dict[Labels, list[int]]) -> 
     return Vector(vector.labels, vector.values, kept)
 
 
-def histogram_quantile(wanted: Floats, vector: Vector) -> Vector:
-    """The quantile of each histogram at each step; `wanted` has one for each step."""
+def histogram_quantile(wanted: Floats, vector: Vector, go_on: GoOn) -> Vector:
+    """The quantile of each histogram at each step; `wanted` has one for each step, and each other one takes time."""
     groups: dict[Labels, list[tuple[float, int]]] = {}
     for row, labels in enumerate(vector.labels):
         try:
@@ -171,13 +173,13 @@ def histogram_quantile(wanted: Floats, vector: Vector) -> Vector:
         groups.setdefault(drop(labels, (NAME, "le")), []).append((bound, row))
     if not groups:
         return empty(vector.values.shape[1])
-    found = [_quantile(wanted, vector, sorted(buckets)) for buckets in groups.values()]
+    found = [_quantile(wanted, vector, sorted(buckets), go_on) for buckets in groups.values()]
     return merged(
         Vector(list(groups), np.stack([value for value, _ in found]), np.stack([known for _, known in found]))
     )
 
 
-def _quantile(wanted: Floats, vector: Vector, buckets: list[tuple[float, int]]) -> tuple[Floats, Mask]:
+def _quantile(wanted: Floats, vector: Vector, buckets: list[tuple[float, int]], go_on: GoOn) -> tuple[Floats, Mask]:
     bounds = np.array([bound for bound, _ in buckets])
     rows = [row for _, row in buckets]
     values, known = vector.values[rows], vector.known[rows]
@@ -189,7 +191,9 @@ def _quantile(wanted: Floats, vector: Vector, buckets: list[tuple[float, int]]) 
         mine = bounds[held]
         if held.sum() < 2 or mine[-1] != np.inf:
             continue
-        for quantile in np.unique(wanted[of.reshape(-1) == number]):
+        for index, quantile in enumerate(np.unique(wanted[of.reshape(-1) == number])):
+            if index % _AT_ONCE == 0:
+                go_on()
             at = (of.reshape(-1) == number) & (wanted == quantile)
             if 0 <= quantile <= 1:
                 found[at] = quantiles(mine, values[held][:, at].T, np.array([quantile]))[:, 0]

@@ -1,6 +1,6 @@
-"""What functions make of the samples in the range before each step, as Prometheus does.
+"""Range functions over the samples before each step, as in Prometheus.
 
-A window is open to the left: a sample at its very begin is not in it.
+A window is open on the left: a sample at its start is excluded.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""Processes that run statements: started with the first one, ended when they do not obey, started again with the next.
+"""Child processes that run statements: started with the first one, killed if they do not respond, restarted with the
+next.
 
-A child opens the lake by itself, with a token that may read. It hears of the end of the server by the end of its
-socket, and ends too.
+A child opens the lake itself, with a read-only token. When the server ends, its socket closes, and the child ends too.
 """
 
-# Decisions: docs/decisions/0650
+# Decisions: docs/decisions/0650, docs/decisions/0740
 
 from __future__ import annotations
 
 import logging
 import os
 import queue
+import resource
 import shutil
 import signal
 import socket
@@ -43,17 +44,18 @@ _LAST_BYTES: Final = 2000
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to start a child of an engine, and how many statements it runs at a time."""
+    """How to start a child of an engine, how many statements it runs at a time, and how much memory it may hold."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
     opening: Callable[[], Opening]
     at_once: int = 1
+    memory_bytes: float = float("inf")
 
 
 @dataclass
 class Work:
-    """A task while a child does it. `cancelled` is set by whoever does not want it any more."""
+    """A task while a child does it. `cancelled` is set to cancel it."""
 
     ask: Asked
     id: str
@@ -150,6 +152,10 @@ class Child:
                 log.warning("a statement did not end when it was cancelled", extra={"engine": self.engine})
                 self._failed = Unavailable(f"{self.engine} was ended, since a statement did not stop: run it again.")
                 self.kill()
+            if resident_bytes(self.process.pid) > self.recipe.memory_bytes:
+                log.warning("a statement took too much memory", extra={"engine": self.engine})
+                self._failed = Unavailable("The statement took too much memory, and was stopped: ask for less at once.")
+                self.kill()
             try:
                 said = inbox.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
@@ -216,6 +222,14 @@ class Child:
         return lines[-1] if lines else ""
 
 
+def resident_bytes(pid: int) -> int:
+    """The memory that a process holds; 0 where the system does not say."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError):
+        return 0
+
+
 def error_of(failed: Failed) -> MoulinError:
     """What a child reports, as the error that was raised there."""
     kind = getattr(errors, failed.kind, None)
@@ -272,7 +286,7 @@ class Children:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Forget those that have ended, and end those that nobody has used for long."""
+        """Remove ended children, and end those unused for long."""
         now = time.monotonic()
         for child in list(self._children):
             idle = child.busy == 0 and now - child.idle_since > IDLE_SECONDS
@@ -283,7 +297,7 @@ class Children:
                 child.recipe = replace(child.recipe, at_once=0)  # it takes no more
 
     def tend(self) -> None:
-        """End children that nobody has used for long."""
+        """End children unused for long."""
         with self._lock:
             self._sweep()
 

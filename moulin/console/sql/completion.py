@@ -1,4 +1,4 @@
-"""What may follow in the text of a statement: databases, tables, columns, functions, words of SQL."""
+"""Completion of a statement: databases, tables, columns, functions, SQL keywords."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from moulin.statement_text import KEYWORDS, Dialect
 Kind = Literal["database", "table", "view", "column", "function", "keyword"]
 MOST: Final = 60
 _MOST_TABLES: Final = 12
+_MOST_LOOKUPS: Final = 64
+_LONGEST_NAME: Final = 1000
+"""Characters before the cursor that a name with its parts may have: a search takes their square in time."""
 _QUOTES: Final[Mapping[Dialect, str]] = MappingProxyType({"spark": "`", "duckdb": '"'})
 _PART: Final = r'(?:`[^`]*`|"[^"]*"|[\w$@]+)'
 _OPEN: Final = re.compile(
     r"""'(?:[^'\\]|\\.|'')*(?P<text>$|')|--[^\n]*(?P<line>$|\n)|/\*.*?(?P<block>$|\*/)""", re.DOTALL
 )
 _TYPED: Final = re.compile(rf'(?P<path>(?:{_PART}\.)*)(?P<last>[`"]?[\w$@]*)$')
-_NAMED: Final = re.compile(rf"({_PART})\.({_PART})(?:\s+(?:as\s+)?({_PART}))?", re.IGNORECASE)
+_NAMED: Final = re.compile(rf"(?<![\w$@`\"])({_PART})\.({_PART})(?:\s+(?:as\s+)?({_PART}))?", re.IGNORECASE)
 _WORDS: Final = re.compile(r"\w+")
 _BEFORE_TABLES: Final = frozenset({"from", "join", "describe", "desc", "table"})
 _PLAIN: Final = re.compile(r"[A-Za-z_]\w*")
@@ -61,10 +64,12 @@ def complete(
     """What of the text before the cursor to replace, and what to put there, the likeliest first."""
     if _is_inside(before):
         return "", []
-    typed = _TYPED.search(before)
+    cut = max(0, len(before) - _LONGEST_NAME)
+    typed = _TYPED.search(before[cut:])
     assert typed is not None
     path = [_bare(part) for part in re.findall(_PART, typed["path"])]
-    found = _Completion(before[: typed.start()], before[: typed.start()] + " " + after, dialect, names, functions)
+    earlier = before[: cut + typed.start()]
+    found = _Completion(earlier, f"{earlier} {after}", dialect, names, functions)
     wanted = typed["last"].lstrip('`"').lower()
     is_name = typed["last"] != typed["last"].lstrip('`"')
     ranked = sorted(
@@ -156,9 +161,13 @@ class _Completion:
     def _named(self) -> dict[str, tuple[str, str]]:
         """Tables that the text names, by their aliases and names."""
         found: dict[str, tuple[str, str]] = {}
+        asked: set[tuple[str, str]] = set()
         for database, table, alias in _NAMED.findall(self._text):
             of = _bare(database), _bare(table)
-            if len(found) < _MOST_TABLES and any(True for _ in self._names.columns(*of)):
+            asked.add(of)
+            if len(found) >= _MOST_TABLES or len(asked) > _MOST_LOOKUPS:
+                break
+            if any(True for _ in self._names.columns(*of)):
                 found[_bare(alias) if alias and alias.lower() not in KEYWORDS else of[1]] = of
         return found
 

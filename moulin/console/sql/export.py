@@ -1,4 +1,4 @@
-"""Rows as a file: CSV, JSON on lines, Arrow or Parquet, made while they are sent."""
+"""Exports rows as CSV, NDJSON, Arrow or Parquet, streamed."""
 
 from __future__ import annotations
 

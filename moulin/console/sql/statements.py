@@ -1,6 +1,6 @@
-"""The statements of a server: who started each, how far it is, and its rows, for some minutes.
+"""The statements of a server: owner, progress, and rows, kept for some minutes.
 
-A statement belongs to the token that started it. To others it does not exist.
+A statement belongs to the token that started it. Other tokens cannot see it.
 """
 
 # Decisions: docs/decisions/0650, docs/decisions/0651
@@ -32,6 +32,8 @@ KEPT_BYTES: Final = 256 << 20
 KEPT: Final = 100
 """For how long rows that nobody asks for are kept, how many bytes of them, and how many statements of a token."""
 _PLAN_SECONDS: Final = 30.0
+_PLANS: Final = 4
+"""How many plans are waited for at a time. Each holds a thread of the server."""
 _TEND_SECONDS: Final = 30.0
 
 
@@ -63,6 +65,7 @@ class Statement:
     progress: float | None = None
     error: MoulinError | None = None
     rows: pa.Table | None = None
+    kept_bytes: int = 0
     more: bool = False
     cut: bool = False
     plan: Plan | None = None
@@ -76,10 +79,6 @@ class Statement:
         if self.started is None:
             return None
         return (time.monotonic() if self.ended is None else self.ended) - self.started
-
-    @property
-    def kept_bytes(self) -> int:
-        return 0 if self.rows is None else int(self.rows.nbytes)
 
     def end(self, state: State, error: MoulinError | None = None) -> None:
         self.state, self.error, self.ended = state, error, time.monotonic()
@@ -96,6 +95,7 @@ class Statements:
         self._known: dict[UUID, Statement] = {}
         self._pool = ThreadPoolExecutor(limits.running, thread_name_prefix="moulin-sql")
         self._watch: Callable[[], None] | None = None
+        self._plans = threading.Semaphore(_PLANS)
         self._slots = Slots(self._pool, share=limits.running, waiting=WAITING)
 
     @property
@@ -156,10 +156,15 @@ class Statements:
             return of.plan
         made = Statement(owner, of.engine, of.text, 0, of.version)
         self._slots.check(owner)
-        self._submit(made, lambda: self._explain(made))
-        if not made.over.wait(_PLAN_SECONDS):
-            made.cancelled.set()
-            raise Unavailable("Statements run, and the plan waits for its turn: ask again in a moment.")
+        if not self._plans.acquire(blocking=False):
+            raise Unavailable(f"{_PLANS} plans are made just now: retry in a moment.")
+        try:
+            self._submit(made, lambda: self._explain(made))
+            if not made.over.wait(_PLAN_SECONDS):
+                made.cancelled.set()
+                raise Unavailable("Statements run, and the plan waits for its turn: retry in a moment.")
+        finally:
+            self._plans.release()
         if made.error is not None:
             raise made.error
         assert made.plan is not None
@@ -194,7 +199,7 @@ class Statements:
                 statement.end("cancelled", error)
             except MoulinError as error:
                 statement.end("cancelled" if statement.cancelled.is_set() else "failed", error)
-            except Exception as error:  # noqa: BLE001 - the thread must go on, and whoever waits must hear of it
+            except Exception as error:  # noqa: BLE001 - the thread must continue, and waiting callers must be notified
                 statement.end(
                     "failed", Unavailable(f"The server failed in a way it should not: {type(error).__name__}.")
                 )
@@ -210,7 +215,8 @@ class Statements:
         said = self._do(statement, Work(ask, number, self.limits.seconds, *self._listeners(statement)))
         if not isinstance(said, Rows):
             raise Unavailable("The engine gave no rows: run the statement again.")
-        statement.rows, statement.more, statement.cut = _table(said.arrow), said.more, said.cut
+        statement.rows, statement.kept_bytes = _table(said.arrow), len(said.arrow)
+        statement.more, statement.cut = said.more, said.cut
         statement.end("done")
 
     def _explain(self, statement: Statement) -> None:

@@ -1,6 +1,6 @@
-"""What the server and its children say to each other: one message is one MessagePack object over a socket pair.
+"""The protocol between the server and its children: MessagePack objects over a socket pair.
 
-Neither end trusts the other with more than its types: a message that does not fit is the end of the child.
+Both ends check the types of messages: an invalid message ends the child.
 """
 
 from __future__ import annotations

@@ -10,14 +10,17 @@ export const isPolling = signal(false);
 
 const LATE = 4000;
 const POLL = 3000;
+const BROKEN = 1500; // after a connection broke
 let source = null;
 let heard = 0;
+let broke = 0;
 let asked = 0;
 let due = false;
 let timer = 0;
 
 function hear(found) {
   heard = Date.now();
+  broke = 0;
   batch(() => {
     staleSince.value = null;
     if (found && (found.version !== state.value.version || found.merge_tasks !== state.value.merge_tasks
@@ -33,6 +36,7 @@ function open() {
   source = new EventSource("/api/v1/events");
   source.addEventListener("state", (event) => { isPolling.value = false; hear(JSON.parse(event.data)); });
   source.addEventListener("beat", () => { isPolling.value = false; hear(null); });
+  source.addEventListener("error", () => { broke ||= Date.now(); });
   source.addEventListener("end", (event) => {
     if (JSON.parse(event.data).reason === "signed-out") forget();
   });
@@ -54,7 +58,7 @@ function watch() {
     due = false;
     tick.value++;
   }
-  if (now - heard < LATE) return;
+  if (now - heard < (broke ? Math.min(LATE, broke - heard + BROKEN) : LATE)) return;
   if (staleSince.value === null && !isPolling.value) staleSince.value = heard;
   if (isPolling.value && now - heard > 2 * LATE) {
     isPolling.value = false;

@@ -1,6 +1,6 @@
 // Ctrl-K: go to a table, a column, a version, a trace or a screen by typing a part of its name.
 
-import { html, signal, useEffect, useRef, useState } from "./vendor/preact.js";
+import { html, signal, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { get, query } from "./api.js";
 import { plain } from "./text.js";
 import { toggleTheme } from "./theme.js";
@@ -24,22 +24,24 @@ export function Palette() {
 function Box() {
   const box = useRef(null);
   const [text, setText] = useState("");
-  const [hits, setHits] = useState([]);
+  const [found, setFound] = useState({ of: "", hits: [] });
   const [chosen, choose] = useState(0);
-  useEffect(() => { box.current.showModal(); }, []);
+  useLayoutEffect(() => { box.current.showModal(); }, []); // before the next key, which is typed into it
   useEffect(() => {
     let live = true;
     choose(0);
     if (!text.trim()) {
-      setHits([]);
+      setFound({ of: "", hits: [] });
       return undefined;
     }
     const timer = setTimeout(() => get("/search" + query({ q: text.trim() })).then(
-      (page) => live && setHits(page.items.map((one) => ({ ...one, go: target(one) }))), () => live && setHits([])), 80);
+      (page) => live && setFound({ of: text, hits: page.items.map((one) => ({ ...one, go: target(one) })) }), () => live && setFound({ of: text, hits: [] })), 80);
     return () => { live = false; clearTimeout(timer); };
   }, [text]);
-  const fitting = COMMANDS.filter((one) => one.name.toLowerCase().includes(text.trim().toLowerCase()));
+  const needle = text.trim().toLowerCase();
+  const fitting = COMMANDS.filter((one) => one.name.toLowerCase().includes(needle));
   const traces = /^[0-9a-f]{32}$/i.test(text.trim()) ? [{ kind: "trace", name: text.trim(), go: "#/traces/" + text.trim().toLowerCase() }] : [];
+  const hits = found.of === text ? found.hits : found.hits.filter((one) => one.name.toLowerCase().includes(needle)); // of what was typed before
   const shown = text.trim() ? [...traces, ...hits, ...fitting].slice(0, 50) : fitting;
   const go = (one) => {
     box.current.close();

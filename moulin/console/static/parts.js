@@ -1,6 +1,6 @@
 // Parts that screens are made of.
 
-import { html, useEffect, useRef, useState } from "./vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { plain } from "./text.js";
 
 export const Cards = ({ figures }) => html`
@@ -48,9 +48,7 @@ export function Grid({ label, columns, rows, onEnd, empty = "Nothing here.", hei
 
 export function Dialog({ title, onClose, wide = false, children }) {
   const box = useRef(null);
-  useEffect(() => {
-    box.current.showModal();
-  }, []);
+  useLayoutEffect(() => { box.current.showModal(); }, []);
   return html`
     <dialog ref=${box} class=${wide ? "wide" : ""} aria-label=${title} onClose=${onClose}
       onClick=${(event) => event.target === box.current && box.current.close()}>

@@ -1,8 +1,8 @@
-"""Traces: found in the tables of telemetry, and as pictures need them.
+"""Traces: searches them in telemetry tables, and prepares them for display.
 
-Rooms: `search` reads them; the others are pure functions of Arrow tables. `tree` puts the spans of one trace into the
-order of a waterfall, `critical_path` finds what its length is made of, `summary` makes a row of each trace,
-`service_map` counts the calls between services, `attributes` tells what a span carries; they share `spans`.
+Rooms: `search` reads them; the others are pure functions of Arrow tables. `tree` orders the spans of one trace as a
+waterfall, `critical_path` finds its critical path, `summary` makes a row of each trace, `service_map` counts the calls
+between services, `attributes` returns the attributes of a span; they share `spans`.
 
 May import: `moulin.console.telemetry` and what is below it. Read first: `spans.py`.
 

@@ -1,4 +1,4 @@
-"""Attributes as they were sent, from the columns that keep them: texts of all, JSON of those that are no texts."""
+"""The original attributes, from the columns that store them: strings of all, JSON of those that are not strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the length of a trace is made of: at each moment, the one span that everything above it waited for.
+"""The critical path of a trace: at each moment, the one span that everything above it waited for.
 
 From the end of a root backwards: while a child runs that ended last, the child counts, else the span itself. A child
 counts within its parent alone, so what ran on after it is on no path.

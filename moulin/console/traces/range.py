@@ -1,4 +1,4 @@
-"""What the spans of a range of time have in common: services, operations, and who calls whom."""
+"""Summaries of the spans in a time range: services, operations, and calls between services."""
 
 from __future__ import annotations
 

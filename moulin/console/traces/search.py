@@ -1,4 +1,4 @@
-"""Finding traces in a table: the newest that fit, one by its id, and what a range of time has.
+"""Finds traces in a table: the newest matching ones, one by id, and those of a time range.
 
 A range is read from its end, part by part, each longer than the one before, until there is enough: what is asked for is
 mostly new. Ranges are of event times, by which tables are laid out.

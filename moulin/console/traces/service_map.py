@@ -1,4 +1,4 @@
-"""Which service calls which: of each span whose parent is of another service, one call."""
+"""Calls between services: one for each span whose parent belongs to another service."""
 
 from __future__ import annotations
 

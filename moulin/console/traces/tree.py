@@ -80,7 +80,8 @@ def _cycles(parent: Integers, start: Integers) -> Flags:
     for _ in range(_rounds(count)):
         far = far[far]
     in_cycle = np.zeros(count + 1, np.bool_)
-    in_cycle[far] = True  # whoever is followed far enough is at the end, or in a cycle, and each of a cycle is reached
+    # following a link far enough leads to the end or into a cycle, and each member of a cycle is reached
+    in_cycle[far] = True
     in_cycle = in_cycle[:count]
     if not in_cycle.any():
         return in_cycle

@@ -6,7 +6,8 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -65,6 +66,14 @@ _TYPE_NS: Mapping[type[Any], int] = {
     TimestamptzNanoType: 1,
 }
 _INTEGERS = ("INT32", "INT64")
+# Physical types whose statistics have the bytes of a bound of these types.
+_SAME: Mapping[type[Any], str] = {
+    IntegerType: "INT32",
+    DateType: "INT32",
+    LongType: "INT64",
+    FloatType: "FLOAT",
+    DoubleType: "DOUBLE",
+}
 _BYTES = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 
 
@@ -231,6 +240,15 @@ class GroupFacts(Mapping[int, ColumnFacts]):
         return sum(1 for _ in self)
 
 
+class StoredAs(Enum):
+    """How the bytes of a statistic become those of a bound, where that is known without decoding them."""
+
+    BOUND = "they are the same"
+    FLOAT = "they are the same, unless it is zero or NaN"
+    TEXT = "they are the same, if they are few and ASCII"
+    OTHER = "they are decoded"
+
+
 @dataclass(frozen=True, slots=True)
 class _Bounds:
     """How statistics become bounds: `value` gives what can be compared, None if it tells nothing."""
@@ -238,6 +256,7 @@ class _Bounds:
     value: Callable[[Any], Any]
     lower: Callable[[Any], bytes | None]
     upper: Callable[[Any], bytes | None]
+    stored_as: StoredAs = StoredAs.OTHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,23 +337,26 @@ def _bounds(column: pq.ColumnSchema, kind: PrimitiveType) -> _Bounds | None:
         case BooleanType() if physical == "BOOLEAN":
             return whole
         case IntegerType() | LongType() if physical in _INTEGERS and logical.get("isSigned", True):
-            return whole
+            return replace(whole, stored_as=StoredAs.BOUND) if physical == _SAME[type(kind)] else whole
         case FloatType() | DoubleType() if physical in ("FLOAT", "DOUBLE"):
-            return _Bounds(_not_nan, whole.lower, whole.upper)
+            form = StoredAs.FLOAT if physical == _SAME[type(kind)] else StoredAs.OTHER
+            return _Bounds(_not_nan, whole.lower, whole.upper, form)
         case UUIDType() | FixedType() | BinaryType() if physical in _BYTES:
             return whole
         case StringType() if physical in _BYTES:
-            return _Bounds(_itself, partial(_text, whole.lower), partial(_text, whole.upper))
+            return _Bounds(_itself, partial(_text, whole.lower), partial(_text, whole.upper), StoredAs.TEXT)
         case DecimalType() if logical["Type"] == "Decimal" and logical["scale"] == kind.scale:
             return _Bounds(_unscaled, unscaled_to_bytes, unscaled_to_bytes)
     stored = _DAY_NS if logical["Type"] == "Date" else _UNIT_NS.get(logical.get("timeUnit", ""))
     wanted = _TYPE_NS.get(type(kind))
     if stored is None or wanted is None or physical not in _INTEGERS:
         return None
+    same = stored == wanted and physical == _SAME.get(type(kind), "INT64")
     return _Bounds(
         _itself,
         lambda value: _fitting(whole.lower, value * stored // wanted),
         lambda value: _fitting(whole.upper, -(-value * stored // wanted)),
+        StoredAs.BOUND if same else StoredAs.OTHER,
     )
 
 

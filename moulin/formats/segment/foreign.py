@@ -1,4 +1,4 @@
-"""Parquet files of somebody else as segments: their footers with the field ids of a table in them.
+"""Presents foreign Parquet files as segments: adds the field ids of a table to their footers.
 
 The file stays as it is. What readers get is its footer with other bytes in two places: the schema, whose elements have
 the field ids of the table or none, and the first letter of keys that would change how the file is read.

@@ -1,4 +1,4 @@
-"""Small files of the same columns, decoded together: to pyarrow they are row groups of one file.
+"""Decodes small files with the same columns together: pyarrow sees them as row groups of one file.
 
 A call of pyarrow costs more than to decode some hundred rows. Pages are as stored, and so are their checksums.
 """

@@ -1,4 +1,4 @@
-"""What the footer of a file says, decoded once: readers of the same file share it."""
+"""The decoded footer of a file, shared by its readers."""
 
 # Decisions: docs/decisions/0310, docs/decisions/0380
 
@@ -26,7 +26,7 @@ from moulin.formats.segment.foreign import adopted_footer
 from moulin.formats.segment.index_checksums import IndexChecksums
 from moulin.formats.segment.page_bounds import Bounds
 from moulin.formats.segment.page_index import FooterMap, Pages
-from moulin.formats.segment.row_mapping import RowMapping
+from moulin.formats.segment.row_mapping import RowMapping, Stored, numbered
 from moulin.model.columns.arrays import Integers
 from moulin.model.facts import SegmentFacts
 from moulin.model.schema.arrow import Leaf, leaves
@@ -82,6 +82,10 @@ class OpenedFile:
             raise Corrupt(f"{self._name} is damaged: its footer contradicts itself. {RESTORE}")
         return found
 
+    @cached_property
+    def _stored(self) -> Mapping[int, Stored]:
+        return numbered(self.arrow)
+
     @property
     def rows(self) -> int:
         return int(self.metadata.num_rows)
@@ -121,7 +125,7 @@ class OpenedFile:
         found = self._with(schema)
         if columns not in found.mappings:
             found.mappings[columns] = RowMapping(
-                self.arrow, schema, columns, name=self._name, constants=self._constants
+                self.arrow, schema, columns, name=self._name, constants=self._constants, stored=self._stored
             )
         return found.mappings[columns]
 
@@ -151,7 +155,7 @@ class OpenedFile:
 def read_segment_footer(source: pa.NativeFile, name: str, facts: SegmentFacts | None = None) -> tuple[bytes, bool]:
     """The footer of a segment and whether it is sealed; that of an adopted file with the field ids of its table.
 
-    Where a segment has column files, whoever opened them together has put these in.
+    For a segment with column files, set by the code that opened them together.
     """
     footer, is_sealed = read_footer_bytes(source, name)
     if facts is None or facts.adopted is None or facts.files:

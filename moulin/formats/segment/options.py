@@ -1,4 +1,4 @@
-"""What to read of a segment, as callers say it, and rows as stretches of positions."""
+"""Read options of a segment, and rows as ranges of positions."""
 
 from __future__ import annotations
 

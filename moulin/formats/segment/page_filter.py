@@ -1,4 +1,6 @@
-"""Which rows of a segment may match a condition, by the bounds of pages: stretches of rows, before any is decoded."""
+"""Finds the rows of a segment that may match a condition, by the bounds of pages: ranges of rows, before any is
+decoded.
+"""
 
 # Decisions: docs/decisions/0370
 

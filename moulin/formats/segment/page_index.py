@@ -1,4 +1,4 @@
-"""Where the pages of a segment lie: from its footer, which has a checksum, to the offset index of one column chunk.
+"""Locates the pages of a segment: from its footer, which has a checksum, to the offset index of a column chunk.
 
 The offset index has no checksum of its own. It is used only if it fits the footer (pages follow one another from the
 first byte of the column chunk to its last), and the rows of each page that is read are compared with the page's

@@ -1,8 +1,8 @@
 """Finds the pages of a column of text that have some bytes in them, without decoding any.
 
 The bytes of a text lie side by side in a page of plain values, so a page that does not have them once it is
-decompressed holds no text that has them. A page whose checksum is wrong, or which cannot be decompressed, counts as one
-that has them: whoever decodes it says what is wrong.
+decompressed holds no text that has them. A page whose checksum is wrong, or which cannot be decompressed, counts as a
+match: decoding it raises the error.
 """
 
 # Decisions: docs/decisions/0360

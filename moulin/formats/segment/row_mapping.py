@@ -36,7 +36,8 @@ class RowMapping:
     """How rows of a file with the Arrow schema `file_schema` become rows of `schema`.
 
     `columns` names top-level columns of `schema` in the order wanted; None takes all. `name` is the file in messages.
-    `constants` are values of columns that the file lacks, as single-value bytes by field id.
+    `constants` are values of columns that the file lacks, as single-value bytes by field id. `stored` is what
+    `numbered` makes of `file_schema`, where it is known.
     `leaves` are the indexes of the file's leaf columns to read, ascending; `apply` takes rows of exactly these.
     """
 
@@ -48,9 +49,10 @@ class RowMapping:
         *,
         name: str = "the file",
         constants: Mapping[int, bytes | None] | None = None,
+        stored: Mapping[int, Stored] | None = None,
     ) -> None:
         wanted = _wanted(schema, columns)
-        stored = _numbered(file_schema)
+        stored = numbered(file_schema) if stored is None else stored
         matches = {
             field.field_id: _match(stored[field.field_id], field.field_type, f"Column {field.name!r} of {name}")
             for field in wanted
@@ -107,7 +109,7 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class Stored:
     """A field of the file, and the index of its first leaf."""
 
     field: pa.Field
@@ -133,13 +135,13 @@ def _wanted(schema: Schema, columns: Sequence[str] | None) -> list[NestedField]:
     return [known[name] for name in columns]
 
 
-def _numbered(fields: Iterable[pa.Field], leaf: int = 0) -> dict[int, _Stored]:
+def numbered(fields: Iterable[pa.Field], leaf: int = 0) -> dict[int, Stored]:
     """Stored fields by their id; those without one cannot be asked for."""
-    found: dict[int, _Stored] = {}
+    found: dict[int, Stored] = {}
     for field in fields:
         number = field_id(field)
         if number is not None:
-            found[number] = _Stored(field, leaf)
+            found[number] = Stored(field, leaf)
         leaf += _leaf_count(field.type)
     return found
 
@@ -150,7 +152,7 @@ def _leaf_count(kind: pa.DataType) -> int:
     return 1
 
 
-def _match(stored: _Stored, wanted: IcebergType, where: str) -> _Match:
+def _match(stored: Stored, wanted: IcebergType, where: str) -> _Match:
     kind = stored.field.type
     match wanted:
         case StructType() if pt.is_struct(kind):
@@ -165,8 +167,8 @@ def _match(stored: _Stored, wanted: IcebergType, where: str) -> _Match:
     return _Match((stored.leaf,), kind, None if kind == target else lambda array: array.cast(target))
 
 
-def _match_struct(stored: _Stored, wanted: StructType, where: str) -> _Match:
-    children = _numbered(stored.field.type, stored.leaf)
+def _match_struct(stored: Stored, wanted: StructType, where: str) -> _Match:
+    children = numbered(stored.field.type, stored.leaf)
     matches = {
         child.field_id: _match(children[child.field_id], child.field_type, f"{where}, field {child.name!r},")
         for child in wanted.fields
@@ -194,7 +196,7 @@ def _match_struct(stored: _Stored, wanted: StructType, where: str) -> _Match:
     return _Match(leaves, kind, convert)
 
 
-def _match_new_struct(stored: _Stored, wanted: StructType, where: str) -> _Match:
+def _match_new_struct(stored: Stored, wanted: StructType, where: str) -> _Match:
     """No stored field is wanted: the first one is read all the same, for it tells where the struct is null."""
     first, target = stored.field.type.field(0), arrow_type(wanted)
     leaves = range(stored.leaf, stored.leaf + _leaf_count(first.type))
@@ -207,8 +209,8 @@ def _match_new_struct(stored: _Stored, wanted: StructType, where: str) -> _Match
     return _Match(tuple(leaves), pa.struct([first]), convert)
 
 
-def _match_list(stored: _Stored, wanted: ListType, where: str) -> _Match:
-    element = _match(_Stored(stored.field.type.value_field, stored.leaf), wanted.element_type, where)
+def _match_list(stored: Stored, wanted: ListType, where: str) -> _Match:
+    element = _match(Stored(stored.field.type.value_field, stored.leaf), wanted.element_type, where)
     target = arrow_type(wanted)
     kind = pa.list_(stored.field.type.value_field.with_type(element.type))
     if element.convert is None and kind == target:
@@ -223,11 +225,11 @@ def _match_list(stored: _Stored, wanted: ListType, where: str) -> _Match:
     return _Match(element.leaves, kind, convert)
 
 
-def _match_map(stored: _Stored, wanted: MapType, where: str) -> _Match:
+def _match_map(stored: Stored, wanted: MapType, where: str) -> _Match:
     source = stored.field.type
-    key = _match(_Stored(source.key_field, stored.leaf), wanted.key_type, where)
+    key = _match(Stored(source.key_field, stored.leaf), wanted.key_type, where)
     value_leaf = stored.leaf + _leaf_count(source.key_field.type)
-    value = _match(_Stored(source.item_field, value_leaf), wanted.value_type, where)
+    value = _match(Stored(source.item_field, value_leaf), wanted.value_type, where)
     target = arrow_type(wanted)
     kind = pa.map_(source.key_field.with_type(key.type), source.item_field.with_type(value.type))
     # A key of which only a part is read makes pyarrow give a list of structs.
@@ -313,4 +315,4 @@ def _offsets(array: pa.Array) -> tuple[pa.Array, int, int]:
     return (pc.subtract(offsets, first) if first or offsets.offset else offsets), first, last - first
 
 
-__all__ = ["RowMapping", "arrow_scalar"]
+__all__ = ["RowMapping", "Stored", "arrow_scalar", "numbered"]

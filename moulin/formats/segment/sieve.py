@@ -1,4 +1,4 @@
-"""Which rows of a segment match a predicate: its terms one after the other, each over the rows that the last one left.
+"""Finds the rows of a segment that match a predicate: evaluates its terms in turn, each over the remaining rows.
 
 Terms over columns that are cheap to decode go first. A term over one dictionary-encoded column is evaluated for each
 value of the dictionary, not for each row.
@@ -137,7 +137,7 @@ def _indexes(found: pa.ChunkedArray | pa.Array) -> Integers:
 
 
 def _true_bits(mask: pa.BooleanArray) -> Integers:
-    """Where a mask without nulls is true. Arrow looks at each bit, and most bytes have none that is set."""
+    """The true positions of a mask without nulls. Faster than Arrow, because most bytes have no set bit."""
     skipped = mask.offset % 8
     data = np.frombuffer(mask.buffers()[1], np.uint8)[mask.offset // 8 : (mask.offset + len(mask) + 7) // 8]
     some = np.flatnonzero(data)

@@ -1,10 +1,10 @@
-"""A segment and its column files as one Parquet file: their bytes one after the other, and a footer for all of them.
+"""Presents a segment and its column files as one Parquet file: their bytes concatenated, with a common footer.
 
     base file | column file | column file ... | footer | length of the footer | "PAR1"
 
-The bytes are nowhere stored like that: `Stitched` reads each range from the file that has it. Column chunks of the base
-file lie where its own footer says; those of a column file are moved behind what precedes it. So whoever reads Parquet
-reads such a file, by row groups or by pages. All files have the same row groups.
+The bytes are not stored like that: `Stitched` reads each range from the file that has it. Column chunks of the base
+file lie where its own footer says; those of a column file are moved behind what precedes it. So any Parquet reader can
+read such a file, by row groups or by pages. All files have the same row groups.
 """
 
 # Decisions: docs/decisions/0420
@@ -72,7 +72,7 @@ class Stitched(io.RawIOBase):
 
     Without `page_indexes` the footer does not name those of column files, whose addresses are those of their own file:
     this package knows what to make of them, other readers do not. `end_size` is how many bytes follow those of the
-    files, where that is known: whoever knows the footer asks for no more.
+    files, if known, so that the footer needs no further request.
     """
 
     def __init__(self, parts: Sequence[Part], *, page_indexes: bool = True, end_size: int | None = None) -> None:
@@ -270,7 +270,7 @@ def _schema(base: bytes, at: int, others: Sequence[_Columns]) -> bytes:
 
 
 def _edited(struct: bytes, edits: dict[int, Callable[[int], int]], dropped: frozenset[int] = frozenset()) -> bytes:
-    """A struct with some of its numbers changed and fields left out; fields are numbered anew as they are written."""
+    """A struct with some of its numbers changed and fields left out; fields are renumbered as they are written."""
     out, walk, last = bytearray(), thrift.Walk(struct, 0), 0
     while walk.next():
         number, kind, at = walk.number, walk.kind, walk.at

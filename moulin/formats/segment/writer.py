@@ -1,6 +1,6 @@
 """Segments: immutable Parquet files, tuned for rows at level 0, for columns above. Layout: docs/formats/segment.md."""
 
-# Decisions: docs/decisions/0164, docs/decisions/0196, docs/decisions/0370
+# Decisions: docs/decisions/0164, docs/decisions/0196, docs/decisions/0370, docs/decisions/0691
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ from moulin.formats.segment.footer import (
 )
 from moulin.formats.segment.index_checksums import placeholders, with_checksums
 from moulin.formats.segment.plan import writer_plan
-from moulin.formats.segment.tuning import LEVELS, LevelTuning, encodings, tuning
+from moulin.formats.segment.tuning import LEVELS, LevelTuning, compression, encodings, tuning
 from moulin.model.columns import compute as pc
 from moulin.model.facts import ColumnFacts, SegmentFacts
 from moulin.model.file_settings import FileSettings
 from moulin.model.layout.bounds import time_range_ns
-from moulin.model.schema.arrow import field_id, list_values, stored_position_field
+from moulin.model.rows.leaf_arrays import leaf_arrays
+from moulin.model.schema.arrow import stored_position_field
 from moulin.model.schema.values import NestedField, Schema
 
 # Pages are cut where a batch of values ends, so wide values need small batches; below the least, batches cost too much.
@@ -79,6 +80,7 @@ class SegmentWriter:
     `nan_fields` finds them; when it is not given and the rows are more than one row group, no float has statistics.
 
     Without `positions` the file lacks the column of positions that segments from level 1 on have: column files do.
+    `encoded` is how another writer of the same columns and level has `encoded` them; by default the first rows say it.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class SegmentWriter:
         nan_fields: Collection[int] | None = None,
         settings: FileSettings = _AS_THE_LEVEL,
         positions: bool = True,
+        encoded: Mapping[str, Any] | None = None,
     ) -> None:
         if level < 0:
             raise InvalidInput(f"Level {level} does not exist; levels start at 0.")
@@ -116,6 +119,7 @@ class SegmentWriter:
         self._held_bytes = 0
         self._floats: dict[int, list[FloatFacts | None]] = {number: [] for number in self._plan.floats}
         self._nan_fields = nan_fields
+        self.encoded = encoded
         self._closed = False
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
@@ -230,6 +234,10 @@ class SegmentWriter:
         if self._tuning.bloom and sample.num_rows >= _LEAST_CHECKED:
             filters = filter_options(self._tuning.bloom, self._plan.leaves, sample, group_rows)
         self._filters = bool(filters)
+        if self.encoded is None:
+            chosen = encodings(self._plan.stored, self._tuning, sample)
+            codecs = compression(self._plan.stored, self._tuning, sample, chosen["column_encoding"])
+            self.encoded = {**chosen, **codecs}
         self._file = pq.ParquetWriter(
             self._stream,
             self._plan.stored,
@@ -237,8 +245,6 @@ class SegmentWriter:
             data_page_version="1.0",
             data_page_size=self._tuning.page_bytes,
             write_batch_size=batch,
-            compression=self._tuning.compression,
-            compression_level=self._tuning.compression_level,
             write_statistics=[leaf.path for leaf in self._plan.leaves if leaf.field_id not in (self._nan_fields or ())],
             write_page_index=True,
             write_page_checksum=True,
@@ -247,7 +253,7 @@ class SegmentWriter:
             metadata_collector=self._footer,
             max_rows_per_page=self._tuning.page_rows,
             bloom_filter_options=filters or None,
-            **encodings(self._plan.stored, self._tuning, sample),
+            **self.encoded,
         )
 
     def _write_group(self, table: pa.Table) -> None:
@@ -346,19 +352,7 @@ def _float_facts(table: pa.Table, numbers: Collection[int]) -> dict[int, FloatFa
 
 def _floating(field: pa.Field, column: pa.ChunkedArray) -> Iterator[tuple[int, pa.ChunkedArray]]:
     """The float and double leaves in a column, without what lies below nulls."""
-    kind, number = field.type, field_id(field)
-    if pt.is_floating(kind) and number is not None:
-        yield number, column
-    elif pt.is_struct(kind):
-        for child, values in zip(kind, column.flatten(), strict=True):
-            yield from _floating(child, values)
-    elif pt.is_map(kind):
-        entries = pa.struct([kind.key_field, kind.item_field])
-        flat = [list_values(chunk.cast(pa.list_(entries))) for chunk in column.chunks]
-        yield from _floating(pa.field("entries", entries), pa.chunked_array(flat, entries))
-    elif pt.is_list(kind):
-        flat = [list_values(chunk) for chunk in column.chunks]
-        yield from _floating(kind.value_field, pa.chunked_array(flat, kind.value_type))
+    return ((number, values) for number, values in leaf_arrays(field, column) if pt.is_floating(values.type))
 
 
 class _HashedSink(io.RawIOBase):

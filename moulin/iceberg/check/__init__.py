@@ -7,5 +7,5 @@ over the newest projection of each table.
 May import: `iceberg.format` and the layers below; not `projection/` or `rest/`.
 Read first: `checker.py`.
 
-Nouns: a finding names the rule that does not hold, the address, and what was found there.
+Nouns: a finding has the violated rule, the address, and what was found there.
 """

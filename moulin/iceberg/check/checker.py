@@ -1,7 +1,7 @@
 """A check of any Iceberg table against the specification: metadata, manifest list, manifests, data and delete files.
 
-It reads the current snapshot, or all that metadata lists. Every finding names the rule, the address and what was found
-there; no finding means that nothing of what is looked at here is wrong.
+It reads the current snapshot, or all in the metadata. Every finding has the rule, the address and what was found there;
+no findings mean that all checked rules hold.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HEADER = ("schema", "partition-spec", "partition-spec-id", "format-version", "c
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A live entry of a manifest, with everything it inherits."""
+    """A live entry of a manifest, with all inherited values."""
 
     location: str
     record: Json
@@ -38,7 +38,8 @@ class LiveFile:
 class _Live:
     data: dict[str, LiveFile] = field(default_factory=dict)
     deletes: list[LiveFile] = field(default_factory=list)
-    changed: list[tuple[int, int, Json]] = field(default_factory=list)  # status, spec and file of what came or went
+    # status, spec and file of added and removed entries
+    changed: list[tuple[int, int, Json]] = field(default_factory=list)
 
 
 def check(where: str, files: Files | None = None, *, data: bool = True, every_snapshot: bool = False) -> list[Finding]:
@@ -237,7 +238,7 @@ class _Checker:
             end = max(end, last)
 
     def _scope(self, live: _Live) -> Iterator[Finding]:
-        """Each delete file must apply to what it is about."""
+        """Checks that each delete file applies to its data files."""
         vectors: dict[str, str] = {}
         for file in live.deletes:
             record, target = file.record, file.record.get("referenced_data_file")
@@ -265,7 +266,7 @@ class _Checker:
 
 
 def _changes(live: _Live) -> Iterator[tuple[str, int]]:
-    """What a summary says of files that came or went with its snapshot."""
+    """Checks the counts in a snapshot's summary."""
     for status, data, other in ((ADDED, "added", "added"), (DELETED, "deleted", "removed")):
         files = [record for one, _, record in live.changed if one == status]
         rows = [record for record in files if record.get("content", 0) == 0]

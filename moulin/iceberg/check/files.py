@@ -1,4 +1,4 @@
-"""Data and delete files against what manifests say of them."""
+"""Checks data and delete files against their manifests."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from moulin.iceberg.check.metadata_files import Files
 from moulin.iceberg.format.json import Json
 from moulin.iceberg.format.pyiceberg_values import read_schema
 from moulin.model.layout.bounds import bound_from_bytes, bound_to_bytes
+from moulin.model.rows.leaf_arrays import count_nans, value_range
 from moulin.model.schema.arrow import field_id
 from moulin.model.schema.values import DateType, IcebergType, PrimitiveType
 
@@ -72,12 +73,10 @@ def _column(
     where: str, record: Json, number: int, name: str, column: pa.ChunkedArray, kind: IcebergType | None
 ) -> Iterator[Finding]:
     address = f"{where} column {name}"
-    floating = pt.is_floating(column.type)
-    nans = pc.sum(pc.is_nan(column)).as_py() or 0 if floating else 0
     for figure, found in (
         ("value_counts", len(column)),
         ("null_value_counts", column.null_count),
-        ("nan_value_counts", nans),
+        ("nan_value_counts", count_nans(column)),
     ):
         stated = _of(record, figure).get(number)
         if stated is not None and stated != found:
@@ -85,7 +84,7 @@ def _column(
     lower, upper = _of(record, "lower_bounds").get(number), _of(record, "upper_bounds").get(number)
     if (lower is None and upper is None) or not isinstance(kind, PrimitiveType):
         return
-    least, most = _range(column)
+    least, most = value_range(column)
     try:
         if pt.is_date(column.type) and not isinstance(kind, DateType):  # days of what became a timestamp
             least, most = (None if day is None else _widened(kind, day) for day in (least, most))
@@ -99,20 +98,6 @@ def _column(
 
 def _widened(kind: PrimitiveType, day: int) -> Any:
     return bound_from_bytes(kind, bound_to_bytes(DateType(), day))
-
-
-def _range(column: pa.ChunkedArray) -> tuple[Any, Any]:
-    """The least and the greatest value, in the form of `bound_from_bytes`; NaN does not count."""
-    if pt.is_floating(column.type):
-        column = column.filter(pc.invert(pc.is_nan(column)))
-    if isinstance(column.type, pa.BaseExtensionType):
-        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
-    if pt.is_temporal(column.type):
-        column = column.cast(pa.int32() if pt.is_date32(column.type) else pa.int64())
-    if pt.is_fixed_size_binary(column.type):
-        column = column.cast(pa.binary())
-    found = pc.min_max(column).as_py()
-    return found["min"], found["max"]
 
 
 def _of(record: Json, name: str) -> dict[int, Any]:
@@ -148,7 +133,7 @@ def _vector(record: Json, data: bytes, rows: Mapping[str, int]) -> Iterator[Find
     where, target = record["file_path"], record.get("referenced_data_file")
     offset, length = record.get("content_offset"), record.get("content_size_in_bytes")
     if offset is None or length is None or target is None:
-        return  # said of the manifest already
+        return  # already reported for the manifest
     address = f"{where} at {offset}"
     try:
         footer = read_puffin_footer(data, source=where)

@@ -1,4 +1,4 @@
-"""What the specification asks of a metadata file, and of the field ids in Avro schemas."""
+"""Checks metadata files, and field ids in Avro schemas, against the specification."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CLOCK_SKEW_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as the specification wants it."""
+    """A violation of the specification."""
 
     rule: str
     where: str

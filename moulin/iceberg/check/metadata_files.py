@@ -15,7 +15,7 @@ from moulin.storage.store import Store
 
 
 class Files:
-    """Reads whole files. What lies in `store` is read through it; `options` are pyiceberg's, for other addresses."""
+    """Reads whole files. Files in `store` are read through it; `options` are pyiceberg's, for other addresses."""
 
     def __init__(self, store: Store | None = None, options: dict[str, str] | None = None) -> None:
         self._store, self._options = store, options or {}
@@ -23,7 +23,7 @@ class Files:
         self._io: FileIO | None = None
 
     def read(self, where: str) -> bytes:
-        """All bytes of a file; NotFound when there is none."""
+        """All bytes of a file; NotFound if it does not exist."""
         if self._store is not None and self._prefix is not None and where.startswith(self._prefix):
             return self._store.get(where.removeprefix(self._prefix))
         local = local_path(where)
@@ -44,7 +44,7 @@ class Files:
 
 
 def local_path(where: str) -> Path | None:
-    """The file behind a location on this machine; None when it is elsewhere."""
+    """The local file at a location; None if it is elsewhere."""
     if where.startswith("file:"):
         return Path("/" + where.removeprefix("file:").lstrip("/"))
     return None if "://" in where else Path(where)

@@ -1,7 +1,7 @@
-"""Whether Iceberg engines read an adopted file as its table does.
+"""Whether Iceberg engines read an adopted file in the same way as its table.
 
-They take the field ids of the file where it has some, else its names. A column that it lacks is taken from its
-partition if that has the column as it is, else from the column's default.
+They use the field ids of the file if it has some, else its names. A missing column is taken from the partition if that
+has the column unchanged, else from the column's default.
 """
 
 # Decisions: docs/decisions/0432
@@ -18,7 +18,7 @@ from moulin.table.adopt.partition import constant_of
 
 
 def require_readable(state: TableState, facts: SegmentFacts, adopted: AdoptedFile) -> None:
-    """Refuse an adopted file that engines would read otherwise than its table does."""
+    """Reject an adopted file that engines would read differently than its table does."""
     reason = _lost_constant(state, facts, adopted) or _lost_name(state, facts, adopted)
     if adopted.other_ids:
         reason = "it has field ids of its own, which are not the table's"
@@ -51,7 +51,7 @@ def _default(schema: Schema, number: int) -> bytes | None:
 
 
 def _lost_name(state: TableState, facts: SegmentFacts, adopted: AdoptedFile) -> str | None:
-    """A name in the file that has meant two columns: engines know one of them."""
+    """A name in the file that has been used for two columns: engines know only one of them."""
     then, mine = state.schemas[facts.schema_id], set(adopted.field_ids)
     for column in then.fields:
         others = {one.field_id for schema in state.schemas.values() for one in schema.fields if one.name == column.name}

@@ -48,7 +48,7 @@ def write_avro(schema: Json, records: Iterable[Json], metadata: Mapping[str, str
 
 
 def read_avro(data: bytes, source: str, *, partitions: bool = True) -> tuple[list[Json], dict[str, str]]:
-    """The records of an Avro file and the key-values of its header. Corrupt, naming `source`, when it is none.
+    """The records of an Avro file and the key-values of its header. Raises Corrupt with `source` if it is invalid.
 
     Without `partitions` the partition tuples of a manifest are left out: Python has no date for some of them.
     """

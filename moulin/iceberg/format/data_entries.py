@@ -1,7 +1,7 @@
 """Entries of data files as Avro bytes, straight from the facts that the catalog stores.
 
-A table of a hundred thousand segments has as many entries, each with six maps. Put together as dictionaries and written
-field by field they take ten times as long. Only what `manifest_schema` says is written here, in its order.
+A table of a hundred thousand segments has as many entries, each with six maps. Building dictionaries and writing them
+field by field takes ten times as long. The code here writes exactly the fields of `manifest_schema`, in order.
 """
 
 # Decisions: docs/decisions/0064, docs/decisions/0110
@@ -124,7 +124,7 @@ class DataEntryEncoder:
     def _maps(self, parts: list[bytes], columns: pb.SegmentColumns) -> None:
         """Sizes, counts, nulls, NaNs and bounds by field id; no bounds of a column that may hold NaN.
 
-        Bounds leave NaN out, and engines for which it is above all numbers would skip files by them.
+        Bounds exclude NaN, so engines for which NaN is above all numbers would skip files by them.
         """
         sizes, values, nulls, nans = list[bytes](), list[bytes](), list[bytes](), list[bytes]()
         lower, upper = list[bytes](), list[bytes]()

@@ -1,4 +1,4 @@
-"""Deleted rows as Iceberg engines see them: the stored vectors themselves, or position-delete files in version 2."""
+"""Deleted rows for Iceberg engines: the stored vectors themselves, or position-delete files in version 2."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def position_deletes(data_file: str, positions: AbstractBitMap64, rows: int) -> 
 
 
 def vector_file(vector: VectorFacts, location: str, size: int, data_file: str) -> DeleteFile:
-    """A stored deletion vector, as it is."""
+    """A stored deletion vector, unchanged."""
     return DeleteFile(location, size, vector.cardinality, data_file, vector.offset, vector.length)
 
 

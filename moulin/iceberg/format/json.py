@@ -1,4 +1,4 @@
-"""The JSON that Iceberg's documents, requests and Avro records are made of."""
+"""The JSON type of Iceberg's documents, requests and Avro records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses of objects of the lake, as Iceberg engines spell them."""
+"""Addresses of objects of the lake, in the form that Iceberg engines use."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from moulin.storage.store import Store
 
 
 def location(store: Store, path: str) -> str:
-    """The address of an object as engines spell it."""
+    """The address of an object in the form of engines."""
     return store.location(path)
 
 
 def table_location(store: Store, state: TableState) -> str:
-    """The location of a table as its metadata has it: where an engine asked for it, or its own folder."""
+    """The location of a table in its metadata: chosen by an engine, or its own folder."""
     return state.properties.get(LOCATION) or location(store, paths.table_prefix(state.id))
 
 
@@ -30,13 +30,13 @@ def locator(store: Store) -> Callable[[str], str]:
 
 
 def address(locate: Callable[[str], str], facts: SegmentFacts) -> str:
-    """The address of a segment as engines know it: as one spelled it that wrote the file, or that of its path."""
+    """The address of a segment for engines: as written by the engine that wrote the file, or from its path."""
     spelled = "" if facts.adopted is None else facts.adopted.location
     return spelled or locate(facts.path)
 
 
 def is_here(store: Store, path: str, where: str) -> bool:
-    """Whether `where` is the address of an object of this lake, however its scheme is spelled."""
+    """Whether `where` is the address of an object of this lake, with any form of its scheme."""
     return _plain(where) == _plain(location(store, path))
 
 

@@ -41,7 +41,7 @@ from moulin.storage import paths
 EXISTING, ADDED, DELETED = 0, 1, 2
 DATA, DELETES = 0, 1
 MANIFEST_ENTRIES = 2048
-"""Entries of a manifest at most: what a removed file costs to write anew."""
+"""Maximum number of entries of a manifest, which bounds the cost of removing a file."""
 
 SEGMENTS_KEY = "moulin.segments"
 """Header key of a manifest: the segments of its live entries, which come first, in their order, as a JSON list."""
@@ -53,7 +53,7 @@ Write = Callable[[str, bytes], str]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a manifest. `delete` says that it is about the segment's deleted rows.
+    """One entry of a manifest. `delete` means that it is for the segment's deleted rows.
 
     A data file takes its numbers from the segment. Delete files bring theirs: None means those of the snapshot.
     """
@@ -73,8 +73,8 @@ class Entry:
 class ManifestWriter:
     """Writes the manifests of one snapshot of a table.
 
-    `write` puts a file of that name beside the metadata and answers with its location; `locate` gives the location of a
-    segment's file; `find_snapshots` the snapshot ids of earlier sequence numbers; `find_columns` the encoded column
+    `write` writes a file with that name next to the metadata and returns its location; `locate` returns the location of
+    a segment's file; `find_snapshots` the snapshot ids of earlier sequence numbers; `find_columns` the encoded column
     facts of segments by number, of which `Entry.segment` need not have any.
     """
 
@@ -112,7 +112,7 @@ class ManifestWriter:
         return [self.manifest(block) for group in _by_spec(entries) for block in _blocks(group)]
 
     def deletes(self, entries: Iterable[Entry]) -> list[ManifestFile]:
-        """Manifests of delete files, in the order in which they lie in storage."""
+        """Manifests of delete files, in storage order."""
         ordered = sorted(entries, key=_where_stored)
         return [self.manifest(block) for group in _by_spec(ordered) for block in _blocks(group)]
 
@@ -197,7 +197,7 @@ class ManifestWriter:
             if facts.adopted is not None and entry.status != DELETED:
                 require_readable(self.state, facts, facts.adopted)
             found = stored.get(facts.number)
-            if found is None:  # cleaned up since: what is known of it came with the change that removed it
+            if found is None:  # cleaned up: its facts are in the change that removed it
                 columns = codec.encode_columns(facts.columns, facts.split_offsets)
             else:
                 columns = pb.SegmentColumns.FromString(found)
@@ -350,7 +350,7 @@ def _by_spec(entries: Iterable[Entry]) -> list[list[Entry]]:
 
 
 def _contiguous(entries: list[Entry]) -> list[list[Entry]]:
-    """Stretches whose row ids follow each other, as they do when a reader counts them up from the manifest's first."""
+    """Runs with consecutive row ids, as a reader assigns them from the first id of the manifest."""
     cuts = [0]
     for index, (one, next_one) in enumerate(pairwise(entries), start=1):
         if one.segment.first_row_id + one.segment.facts.rows != next_one.segment.first_row_id:

@@ -102,7 +102,7 @@ def snapshot(commit: DataCommit, manifest_list: str, summary: Mapping[str, str],
 
 
 def operation(kinds: Iterable[str]) -> str | None:
-    """What a snapshot calls a commit of these kinds; None for one that changed no rows and no files."""
+    """The snapshot operation for a commit of these kinds; None for one that changed no rows and no files."""
     names = {_OPERATIONS.get(Kind(kind), "overwrite") for kind in kinds if kind in _DATA_KINDS}
     return names.pop() if len(names) == 1 else "overwrite" if names else None
 
@@ -172,7 +172,7 @@ def table_metadata(
 
 
 def log_entries(state: TableState) -> int:
-    """How many earlier metadata files are listed."""
+    """The number of earlier metadata files to list."""
     text = state.properties.get(PREVIOUS_VERSIONS, "")
     return max(1, min(LOG_ENTRIES, int(text))) if text.isdecimal() else LOG_ENTRIES
 
@@ -190,7 +190,7 @@ def _statistics(state: TableState, prefix: str, snapshots: Collection[int]) -> l
 
 
 def ref_json(ref: Ref, snapshot_id: int) -> Json:
-    """A named version as metadata has it."""
+    """A tag in metadata form."""
     return {"snapshot-id": snapshot_id, "type": ref.kind, **ref.options}
 
 

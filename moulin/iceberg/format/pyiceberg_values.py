@@ -1,4 +1,4 @@
-"""The border to pyiceberg: its models read foreign documents, which become our values; some of ours become its own.
+"""Converts between pyiceberg's models and our values: foreign documents are read with its models.
 
 No other module converts between the two.
 """

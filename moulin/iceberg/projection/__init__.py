@@ -1,7 +1,7 @@
-"""Projections: any kept version of a table as Iceberg metadata, written when somebody asks for it.
+"""Projections: Iceberg metadata of any kept version of a table, written on demand.
 
-`projection` finds or makes one and records it in the catalog. `rewrite` takes over the manifests of the projection
-before. `export` writes a table of its own elsewhere. `engines` says which engines can read the result.
+`projection` finds or writes one and records it in the catalog. `rewrite` reuses the manifests of the previous
+projection. `export` writes a separate table. `engines` says which engines can read the result.
 
 May import: `iceberg.format` and the layers below.
 Read first: `projection.py`.

@@ -1,6 +1,6 @@
-"""Which engines read a table as it is, and why not. The facts are data: what each engine did with such tables.
+"""Which engines can read a table, and why not. The rules are data from tests with each engine.
 
-`tests/interop` checks the engines that can be installed against this page. Versions are those that were looked at.
+`tests/interop` checks installable engines against this list. Versions are the tested ones.
 An engine that shows null lists, maps or structs as empty ones counts as one that reads them: ClickHouse has no others,
 and pyiceberg does so with lists of structs.
 """
@@ -30,7 +30,7 @@ STRUCTS = "files from before a struct got another field"
 LOST_PARTITIONS = "files that are partitioned by a dropped column (heal: compact(everything=True))"
 ONLY_LOST_PARTITIONS = "files that are partitioned by dropped columns alone (heal: compact(everything=True))"
 
-# Engine, the version that was looked at, and what it cannot do.
+# Engine, tested version, and unsupported features.
 _ENGINES: tuple[tuple[str, str, dict[str, str]], ...] = (
     (
         "duckdb",
@@ -83,7 +83,7 @@ class Reader:
 
 
 def features(metadata: Json, files: Iterable[SegmentFacts] | None = None) -> set[str]:
-    """What a table uses that not every engine reads.
+    """Features of a table that not every engine can read.
 
     `files` are those of the current snapshot; without them every schema and spec of the table counts as used by one.
     """
@@ -121,7 +121,7 @@ def _features(metadata: Json, schema: Json) -> Iterator[str]:
 
 
 def _old_types(current: Json, schemas: Iterable[Json]) -> Iterator[str]:
-    """What files of earlier schemas hold that is otherwise now."""
+    """Differences of files of earlier schemas."""
     now = dict(_types(current))
     for schema in schemas:
         before = dict(_types(schema))
@@ -133,7 +133,7 @@ def _old_types(current: Json, schemas: Iterable[Json]) -> Iterator[str]:
 
 
 def _filled_in(current: Json, schemas: Iterable[Json]) -> Iterator[str]:
-    """What files of earlier schemas lack and get from a default."""
+    """Columns with defaults missing in files of earlier schemas."""
     before = [dict(_types(schema)) for schema in schemas]
     for field in _defaulted(current["fields"]):
         if all(field["id"] in types for types in before):
@@ -208,7 +208,7 @@ def _values(value: Any) -> Iterator[Any]:
 
 
 def readers(metadata: Json, files: Iterable[SegmentFacts] | None = None) -> list[Reader]:
-    """What each engine makes of a table; see `features` for `files`."""
+    """Which engines can read a table; see `features` for `files`."""
     used = features(metadata, files)
     found = []
     for engine, version, unable in _ENGINES:

@@ -1,8 +1,8 @@
-"""Export: one version of a table as an Iceberg table of its own, in a folder or an object store.
+"""Export: writes one version of a table as a separate Iceberg table, in a folder or an object store.
 
 The tree is what Iceberg calls a Hadoop table: `metadata/v<N>.metadata.json`, and `metadata/version-hint.text` says N.
-Exporting into the same folder again adds the next N. Data files are named where they lie in the lake, or copied. The
-one snapshot is that of the version; branches and tags that name it come along, and no others.
+Exporting into the same folder again adds the next N. Data files are referred to in the lake, or copied. The table has
+one snapshot, that of the version, with its branches and tags.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class _Exporter:
         return location(self.target, _copied(path))
 
     def _refs(self, snapshot_id: int) -> dict[str, Json]:
-        """The names that the snapshot has now: one that a version got is no part of that version."""
+        """The current refs of the snapshot: tags are not part of the version."""
         newest = self.context.catalog.table_by_id(self.state.id)
         found = named_commits(self.context, newest)
         return {ref.name: documents.ref_json(ref, snapshot_id) for ref, one in found if one.snapshot_id == snapshot_id}
@@ -198,7 +198,7 @@ class _Exporter:
 
 
 def _copied(path: str) -> str:
-    """Where the copy of a segment goes: one folder for all, named by number and file."""
+    """The path of a segment's copy: one folder for all, named by number and file."""
     if paths.is_adopted(path):
         return f"data/adopted-{hashlib.sha256(path.encode()).hexdigest()[:16]}.parquet"
     number = paths.segment_number(path)

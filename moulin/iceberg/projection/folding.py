@@ -1,4 +1,4 @@
-"""Columns in files of their own, for engines that read one file for each segment: folded first, or left out.
+"""Column files, for engines that read one file per segment: folded first, or left out.
 
 The property `moulin.projection` says which: `fold`, the default, writes such segments as one file before the newest
 version is projected; `lag` leaves their columns out of the projected schema until a compaction has folded them. Older
@@ -24,7 +24,9 @@ def unfolded(context: Context, state: TableState) -> frozenset[int]:
     """The ids of the columns of a version that lie in column files of live segments."""
     shown = {field.field_id for field in state.schema.fields}
     with context.own_catalog().pool.read() as connection:
-        return frozenset(column_sets.fields_at(connection, state.id, state.version) & shown)
+        return frozenset(
+            column_sets.fields_at(connection, state.id, state.version, has_base=state.base_id is not None) & shown
+        )
 
 
 def folded(context: Context, state: TableState) -> TableState:

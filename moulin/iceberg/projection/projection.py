@@ -1,12 +1,12 @@
-"""Projection: any kept version of a table as an Iceberg table, written when somebody asks for it.
+"""Projection: any kept version of a table as an Iceberg table, written on demand.
 
 One line of projections per table and format. Each continues the one before: what changed since then becomes one new
 manifest (or a few), manifests that lost a file are written again, all others are taken over. Versions in between appear
-as if committed and expired. Files get fresh names and are recorded in the catalog at the end, in one transaction: who
-is killed leaves files that no row names, and who comes second takes what the first has made.
+as if committed and expired. Files get fresh names and are recorded in the catalog at the end, in one transaction: a
+killed process leaves unreferenced files, and the second of two processes uses the result of the first.
 """
 
-# Decisions: docs/decisions/0233, docs/decisions/0496, docs/decisions/0514
+# Decisions: docs/decisions/0233, docs/decisions/0496, docs/decisions/0514, docs/decisions/0701
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ from moulin.table.context import Context
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-_ATTEMPTS = 200  # a try fails when another process continued the line: of many writers, once for each version between
+# an attempt fails if another process continued the line: with many writers, once for each version in between
+_ATTEMPTS = 200
 LOOK_SECONDS = 10.0
 """How long the files of a projection are believed to be where they were seen."""
 _REMEMBERED = 4096
@@ -51,7 +52,10 @@ log = logging.getLogger("moulin.iceberg")
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """One version of a table as Iceberg metadata: the last version that changed it, and where its metadata lies."""
+    """One version of a table as Iceberg metadata: the last version that changed it, and where its metadata lies.
+
+    `metadata` is shared with others, and not to be changed.
+    """
 
     table_id: UUID
     version: int
@@ -59,6 +63,8 @@ class Projection:
     path: str
     location: str
     metadata: Json
+    data: bytes | None = None
+    """The metadata as it was written, if that was just done."""
 
     @property
     def snapshot_id(self) -> int | None:
@@ -89,22 +95,30 @@ def project(
     """
     for _ in range(_ATTEMPTS):
         state = known or context.catalog.table_by_id(table_id, version)
-        if version is None:
-            state = folded(context, state)
         known = None  # of another try it is not the newest
         chosen = format_version or documents.format_version(state)
         found: Projected | None = None
         try:
             line = _look(context, state, chosen)
+            if version is None and line.unfolded and (after := folded(context, state)) is not state:
+                known = after
+                continue
             found = line.found
             if found is not None and not _is_whole(context, table_id, chosen, found):
                 continue
             if found is None:
                 if line.base is not None and not _is_whole(context, table_id, chosen, line.base):
                     continue
-                _project_earlier(context, state, chosen, line)
-                found = _Projector(context, state, chosen, line.unfolded).run()
-            if found is not None:
+                if line.earlier:
+                    _project_earlier(context, state, chosen, line)
+                    line = _look(context, state, chosen)
+                    if line.found is not None:
+                        known = state
+                        continue
+                made = _Projector(context, state, chosen, line).run()
+                if made is not None:
+                    return made
+            else:
                 return _load(context, table_id, chosen, found)
         except NotFound:
             # Of this projection or the one before it: cleaned up since it was looked up, or lost.
@@ -115,46 +129,50 @@ def project(
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The projections that there are: that of a version, or else the one before it, and what lies between.
+    """The existing projections: that of a version, or else the previous one, and what is in between.
 
-    `earlier` are versions of engines since `base`; none where a newer version is projected already. `unfolded` are
-    columns in files of their own.
+    `earlier` are versions of engines since `base`; none where a newer version is projected already: then the one to be
+    made is not of the line. `unfolded` are columns in files of their own.
     """
 
     found: Projected | None
+    unfolded: frozenset[int]
     base: Projected | None = None
     earlier: Sequence[int] = ()
-    unfolded: frozenset[int] = frozenset()
+    is_newest: bool = False
 
 
 def _look(context: Context, state: TableState, chosen: int) -> _Line:
-    """What there is for a version, in one view of the catalog."""
+    """The existing projections for a version, from one snapshot of the catalog."""
     pool, head = context.own_catalog().pool, state.head_version
     with pool.view():
-        found = projections.find(pool, state.id, chosen, head)
+        found, left_out = projections.find(pool, state.id, chosen, head), unfolded(context, state)
         if found is not None:
-            return _Line(found)
+            return _Line(found, left_out)
         base, earlier = projections.before(pool, state.id, chosen, head), list[int]()
-        if base is not None and projections.is_newest(pool, state.id, chosen, head):
+        is_newest = projections.is_newest(pool, state.id, chosen, head)
+        if base is not None and is_newest:
             earlier = projections.engine_versions(pool, state.id, base.version, head)
-        return _Line(None, base, earlier, unfolded(context, state))
+        return _Line(None, left_out, base, earlier, is_newest)
 
 
 def _project_earlier(context: Context, state: TableState, chosen: int, line: _Line) -> None:
-    """Project what engines committed since the last projection: each finds its snapshot in the metadata then."""
+    """Project commits of engines since the last projection, so that each finds its snapshot in the metadata."""
     for version in line.earlier:
         with suppress(NotFound):  # clean-up has passed it
             project(context, state.id, version, format_version=chosen)
 
 
 def find_whole(context: Context, table_id: UUID, chosen: int, version: int) -> Projected | None:
-    """The projection of exactly this version. One that lost a file is forgotten, with all that may share it: None."""
+    """The projection of exactly this version. If it lost a file, it is deleted with all projections that may share it:
+    None.
+    """
     found = projections.find(context.own_catalog().pool, table_id, chosen, version)
     return found if found is None or _is_whole(context, table_id, chosen, found) else None
 
 
 def _is_whole(context: Context, table_id: UUID, chosen: int, found: Projected) -> bool:
-    """Whether all files of a projection are in storage; looked for once in a while, in one listing."""
+    """Whether all files of a projection are in storage; checked from time to time, with one listing."""
     now, where = time.monotonic(), location(context.store, found.path)  # a copy of the lake has the same paths
     seen = _looked.find(where)
     if seen is not None and seen > now - LOOK_SECONDS:
@@ -166,7 +184,7 @@ def _is_whole(context: Context, table_id: UUID, chosen: int, found: Projected) -
 
 
 def _forget_lost(context: Context, table_id: UUID, chosen: int, version: int) -> bool:
-    """Forget the projections of a table if a file of the one of this version, or of the one before, is lost or cut."""
+    """Delete the projections of a table if a file of this one, or of the previous one, is missing or truncated."""
     pool = context.own_catalog().pool
     base = projections.before(pool, table_id, chosen, version)
     named = projections.files(pool, table_id, chosen, version)
@@ -181,21 +199,33 @@ def _forget_lost(context: Context, table_id: UUID, chosen: int, version: int) ->
 
 
 def _forget_moved(context: Context, table_id: UUID, chosen: int, found: Projected) -> bool:
-    """Forget the projections of a table if they name files of another address: the lake was moved or copied since."""
+    """Delete the projections of a table if they have another address: the lake was moved or copied."""
     try:
         if made_here(context.store, table_id, read_metadata(context, found.path)):
             return False
     except (Corrupt, KeyError):
-        return False  # whoever reads it says so
+        return False  # the reader reports it
     log.warning("the lake was moved: the projections of a table are made again", extra={"table": str(table_id)})
     projections.forget(context.own_catalog().pool, table_id, chosen)
     return True
 
 
 def _load(context: Context, table_id: UUID, chosen: int, found: Projected) -> Projection:
-    document = read_metadata(context, found.path)
     where = location(context.store, found.path)
-    return Projection(table_id, found.version, chosen, found.path, where, document)
+    return Projection(table_id, found.version, chosen, found.path, where, _metadata(context, found.path))
+
+
+_documents: SizedCache[str, Json] = SizedCache(16)  # the next commit continues what the last one wrote
+
+
+def _metadata(context: Context, path: str) -> Json:
+    """As `read_metadata`; files never change, and the last ones are kept. Nobody changes the document."""
+    where = location(context.store, path)
+    document = _documents.find(where)
+    if document is None:
+        document = read_metadata(context, path)
+        _documents.keep(where, document)
+    return document
 
 
 def read_metadata(context: Context, path: str) -> Json:
@@ -223,13 +253,11 @@ def named_commits(context: Context, state: TableState) -> Iterator[tuple[Ref, Da
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the catalog says of the version to be projected, and of the projection that it continues, if any.
+    """What the catalog says of the version to be projected, beside the projection that it continues, if any.
 
     `entry` is what changed since that one; None when it cannot be continued, or has the same rows.
     """
 
-    base: Projected | None
-    on_line: bool
     erased: int
     oldest: int
     commit: DataCommit | None
@@ -238,27 +266,26 @@ class _Known:
 
 
 class _Projector:
-    """Makes one projection."""
+    """Writes one projection."""
 
-    def __init__(self, context: Context, state: TableState, chosen: int, left_out: frozenset[int]) -> None:
-        """`left_out` are columns that lie in files of their own: engines would not find them."""
-        self.context, self.format, self.left_out = context, chosen, left_out
-        self.state = without(state, left_out) if left_out else state
+    def __init__(self, context: Context, state: TableState, chosen: int, line: _Line) -> None:
+        self.context, self.format, self.line = context, chosen, line
+        self.left_out = line.unfolded  # engines would not find columns that lie in files of their own
+        self.state = without(state, line.unfolded) if line.unfolded else state
         self.pool, self.store = context.own_catalog().pool, context.store
         self.folder = paths.metadata_prefix(state.id)
         self.added: dict[str, int] = {}
 
-    def run(self) -> Projected | None:
-        """The projection; None when somebody else was first."""
-        state = self.state
-        with self.context.pins.hold(state.id, state.head_version), self.context.catalog.writing():
+    def run(self) -> Projection | None:
+        """The projection; None if another process was first."""
+        state, base, on_line = self.state, self.line.base, self.line.is_newest
+        with self.context.pins.hold(state.id, state.head_version, check=False), self.context.catalog.writing():
             known = self._look_up()
-            base = known.base
-            before: Json = {} if base is None else read_metadata(self.context, base.path)
+            before: Json = {} if base is None else _metadata(self.context, base.path)
             if base is not None and not made_here(self.store, state.id, before):
                 return None  # of a process that reaches this lake by another address, since it was looked for
-            made, removed = self._make(known, before)
-            parent = (projections.FIRST if base is None else base.version) if known.on_line else None
+            made, document, data, removed = self._make(known, before)
+            parent = (projections.FIRST if base is None else base.version) if on_line else None
             recorded = projections.record(
                 self.pool,
                 state.id,
@@ -266,14 +293,17 @@ class _Projector:
                 made,
                 parent,
                 self.added,
-                removed if known.on_line else (),
+                removed if on_line else (),
                 known.erased,
             )
             if not recorded and projections.last_erased(self.pool, state.id) != known.erased:
-                self.store.delete(self.added)  # at once: they hold bounds of rows that were erased meanwhile
-            if recorded:
-                self._note_whole(base, made)
-            return made if recorded else None
+                self.store.delete(self.added)  # at once: they contain bounds of erased rows
+            if not recorded:
+                return None
+            self._note_whole(base, made)
+            where = location(self.store, made.path)
+            _documents.keep(where, document)
+            return Projection(state.id, made.version, self.format, made.path, where, document, data)
 
     def _note_whole(self, base: Projected | None, made: Projected) -> None:
         """What was just written is there; what is taken over was there when that of `base` was looked for."""
@@ -282,19 +312,18 @@ class _Projector:
             _looked.keep(location(self.store, made.path), seen)
 
     def _look_up(self) -> _Known:
-        """What the catalog says, in one view of it."""
-        state, pool, head = self.state, self.pool, self.state.head_version
+        """The input from one snapshot of the catalog."""
+        state, pool, head, base = self.state, self.pool, self.state.head_version, self.line.base
         with pool.view():
-            base = projections.before(pool, state.id, self.format, head)
             oldest = projections.oldest_projectable(pool, state.id)
             commit = projections.data_commit(pool, state.id, head)
             usable = base is not None and base.version >= oldest and commit is not None
             entry = None
             if usable and base is not None and commit is not None and base.sequence < commit.sequence:
                 (entry,) = self.context.catalog.feed(state.id, base.version, head, net=True)
+            if head < oldest:
+                raise NotFound(f"Version {head} of {state.full_name} was cleaned up.")
             return _Known(
-                base,
-                projections.is_newest(pool, state.id, self.format, head),
                 projections.last_erased(pool, state.id),
                 oldest,
                 commit,
@@ -302,8 +331,8 @@ class _Projector:
                 entry,
             )
 
-    def _make(self, known: _Known, before: Json) -> tuple[Projected, Iterable[str] | None]:
-        state, base, oldest, commit = self.state, known.base, known.oldest, known.commit
+    def _make(self, known: _Known, before: Json) -> tuple[Projected, Json, bytes, Iterable[str] | None]:
+        state, base, oldest, commit = self.state, self.line.base, known.oldest, known.commit
         if commit is not None and self.left_out:
             commit = replace(commit, schema_id=self._schema_before(commit.schema_id))
         expired = ExpiredSnapshots.of(state.properties)
@@ -329,9 +358,10 @@ class _Projector:
         for kind in ("statistics", "partition-statistics"):
             document[kind] = [self._located(one) for one in document[kind]]
         name = paths.metadata_name(state.head_version, new_id())
-        self._write(name, json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode())
+        data = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+        self._write(name, data)
         sequence = 0 if commit is None else commit.sequence
-        return Projected(state.head_version, sequence, f"{self.folder}/{name}"), removed
+        return Projected(state.head_version, sequence, f"{self.folder}/{name}"), document, data, removed
 
     def _schema_before(self, schema_id: int) -> int:
         state = self.context.catalog.table_by_id(self.state.id, self.state.version)
@@ -372,7 +402,7 @@ class _Projector:
 
         `entry` is what changed since `base`; without it everything is written.
         """
-        # Bounds are of the types that columns had at that commit: what was widened since can be read by them.
+        # Bounds have the types of that commit; widened columns can still be read with them.
         state, catalog = replace(self.state, schema_id=commit.schema_id), self.context.catalog
         delta, old, totals = Delta(), list[Json](), Totals()
         dropped: list[str] = []

@@ -1,4 +1,4 @@
-"""Which engines read a table of a lake as it is now."""
+"""Which engines can currently read a table of a lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the manifests of one projection to those of the next: what came, what went, and what is taken over."""
+"""Computes the manifests of a projection from those of the previous one: added, removed and reused entries."""
 
 # Decisions: docs/decisions/0062, docs/decisions/0236
 
@@ -84,7 +84,7 @@ class Delta:
 
 @dataclass(slots=True)
 class Totals:
-    """The figures of a snapshot's summary, as its manifests have them.
+    """The counts for a snapshot's summary, from its manifests.
 
     `size` is that of all files, from snapshot to snapshot; `changed` has the partitions of files that came or went.
     """

@@ -1,9 +1,9 @@
 """The Iceberg REST catalog: an app that a server mounts under /iceberg.
 
 `app` lists the endpoints. `commit/` has everything that engines write, `scan/` plans scans for them, `views/` has
-views. `tables` and `namespaces` list, load, rename and drop. `requests` is what every endpoint takes, `errors` what it
-answers with, `idempotency` gives a repeated request its first answer, `turns` lets writers that lost a race go first,
-`credentials` lends keys of the storage, `openapi` describes it all.
+views. `tables` and `namespaces` list, load, rename and drop. `requests` parses requests, `errors` formats errors,
+`idempotency` returns the first response to a repeated request, `turns` gives writers with a conflict priority,
+`credentials` vends keys of the storage, `openapi` describes the API.
 
 May import: `iceberg.projection`, `iceberg.format`, and the layers below. Order: `app` > `openapi`, `scan/`, `views/` >
 `commit/` > `tables` > `credentials`, `namespaces`, `idempotency`, `turns` > `requests` > `errors`.

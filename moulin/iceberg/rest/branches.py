@@ -1,4 +1,4 @@
-"""Publishing a branch: a call of our own, below the prefix of the branch. See docs/operations/iceberg_rest.md."""
+"""Publishing a branch: our own endpoint, below the prefix of the branch. See docs/operations/iceberg_rest.md."""
 
 # Decisions: docs/decisions/0416
 
@@ -16,7 +16,7 @@ router = APIRouter()
 
 @router.post("/publish", include_in_schema=False)
 def publish(request: Request, branch: LakeOf, body: Body) -> Response:
-    """Bring what the branch did to main as one version; {"dry-run": true} says what would happen."""
+    """Publish the branch as one version of main; {"dry-run": true} only returns the result."""
     main: Lake = request.app.state.lake
     if branch.on_branch is None:
         raise InvalidInput("Main is published already: name a branch, as in /v1/@exp/publish.")

@@ -1,6 +1,6 @@
 """Vended credentials: keys of the storage for one table's files, for engines that ask for them.
 
-They are lent for folders that the catalog says the table has files in, never for an address that somebody sent.
+They are vended for the folders of the table's files in the catalog, never for an address from a request.
 """
 
 # Decisions: docs/decisions/0522
@@ -32,7 +32,7 @@ _KEPT: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Borrower:
-    """Who asks for a table: whether for credentials as well, and whether they may write."""
+    """The caller of a table request: whether it wants credentials, and whether it may write."""
 
     name: str
     wants: bool
@@ -41,7 +41,7 @@ class Borrower:
 
 @dataclass(frozen=True, slots=True)
 class Lent:
-    """Credentials for a table, as an answer holds them."""
+    """Credentials for a table in the form of a response."""
 
     location: str
     credentials: Credentials

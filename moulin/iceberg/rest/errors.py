@@ -1,7 +1,7 @@
-"""Errors as the REST catalog specification spells them: status, type and body.
+"""Errors in the format of the REST catalog specification: status, type and body.
 
-409 with CommitFailedException means "read again and retry". 500 with CommitStateUnknownException means that nobody
-knows whether a commit happened: engines then leave their files alone. A request that can never succeed is a 400.
+409 with CommitFailedException means "read again and retry". 500 with CommitStateUnknownException means that the outcome
+of a commit is unknown: engines then keep their files. An invalid request gives 400.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _BY_KIND: Final[dict[type[MoulinError], tuple[int, str]]] = {
 
 
 class RestError(Exception):
-    """An answer of the specification that no error of the lake stands for."""
+    """An error of the specification without an equivalent in the lake."""
 
     headers: Mapping[str, str] | None = None
 
@@ -65,22 +65,22 @@ def no_such(what: str, message: str) -> RestError:
 
 
 def missing(what: str, name: str) -> RestError:
-    """The `what` (Table, View or Namespace) of this name is not there, in the words that clients look for."""
+    """The error for a missing `what` (Table, View or Namespace), with the text that clients match on."""
     return no_such(what, f"{what} does not exist: {name}")
 
 
 def taken(what: str, name: str) -> RestError:
-    """The name that something is to get has an owner, in the words that clients look for."""
+    """The error for a name in use, with the text that clients match on."""
     return RestError(409, "AlreadyExistsException", f"{what} already exists: {name}")
 
 
 def commit_failed(message: str) -> RestError:
-    """A requirement that does not hold: the engine reads again and retries."""
+    """A violated requirement: the engine reloads and retries."""
     return RestError(409, COMMIT_FAILED, message)
 
 
 class CommitStateUnknown(RestError):
-    """Nobody can tell whether a commit was made: the engine keeps its files."""
+    """The outcome of a commit is unknown: the engine keeps its files."""
 
     def __init__(self, message: str) -> None:
         super().__init__(500, "CommitStateUnknownException", message)
@@ -93,7 +93,7 @@ def answer(status: int, kind: str, message: str, headers: Mapping[str, str] | No
 
 
 def to_response(error: Exception) -> Response:
-    """The answer for an error, whatever it is."""
+    """The response for any error."""
     if isinstance(error, RestError):
         return answer(error.status, error.kind, error.message, error.headers)
     if isinstance(error, MoulinError):
@@ -108,14 +108,14 @@ def to_response(error: Exception) -> Response:
         return answer(error.status_code, kind, "This catalog has no such endpoint; /v1/config lists those it has.")
     if isinstance(error, RecursionError):
         return answer(400, "BadRequestException", "The request is nested too deeply: flatten it.")
-    if isinstance(error, ClientDisconnect):  # nobody reads the answer, and nothing failed here
+    if isinstance(error, ClientDisconnect):  # the client is gone, and nothing failed here
         return answer(400, "BadRequestException", "The request ended before its body did.")
     log.error("a request failed", exc_info=error)
     return answer(500, "InternalServerError", "The catalog failed; its log says why.")
 
 
 def install(app: FastAPI) -> None:
-    """Every error of `app` becomes an answer of the specification."""
+    """Converts every error of `app` to a response of the specification."""
 
     def handle(request: Request, error: Exception) -> Response:
         return to_response(error)

@@ -1,6 +1,6 @@
-"""Idempotency-Key: a mutation that is sent again gets its first answer, and nothing is done twice.
+"""Idempotency-Key: a repeated mutation gets its first response and is not applied twice.
 
-Answers are kept in memory for a while. Commits also keep their key in the catalog, with the version that they made.
+Responses are cached in memory for a while. Commits also store their key in the catalog, with their version.
 """
 
 # Decisions: docs/decisions/0069
@@ -30,7 +30,7 @@ _BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A request that is being worked on."""
+    """A running request."""
 
     digest: bytes
     done: asyncio.Event = field(default_factory=asyncio.Event)
@@ -46,7 +46,7 @@ class _Answered:
 
     @property
     def weight(self) -> int:
-        """Its bytes, and at least so much that there are never more than `_KEPT` answers."""
+        """Its bytes, with a minimum so that there are never more than `_KEPT` responses."""
         return max(_BYTES // _KEPT, sum(len(one.get("body", b"")) for one in self.messages))
 
 

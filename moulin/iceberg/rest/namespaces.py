@@ -1,6 +1,6 @@
-"""Namespaces: the databases of the lake. The dots in the name of a database are between its levels.
+"""Namespaces: the databases of the lake. Dots in the name of a database separate its levels.
 
-A database is shown below the nearest that is there: `a.b` is ["a", "b"] when there is a database `a`, else ["a.b"].
+A database is shown below its nearest existing parent: `a.b` is ["a", "b"] when there is a database `a`, else ["a.b"].
 """
 
 # Decisions: docs/decisions/0630

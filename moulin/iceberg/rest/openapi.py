@@ -1,4 +1,4 @@
-"""The OpenAPI document of this catalog: Iceberg's own, cut down to the endpoints that are here, and ours beside them.
+"""The OpenAPI document of this catalog: Iceberg's document, reduced to the implemented endpoints, plus our own.
 
 `openapi.json` is open-api/rest-catalog-open-api.yaml of Apache Iceberg (Apache License 2.0) at commit 7f879b11366e, as
 JSON and without examples. What is changed here is what its text says and its schemas do not.

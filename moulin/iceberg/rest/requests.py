@@ -1,4 +1,4 @@
-"""What every endpoint takes from a request: the lake, a JSON body of bounded size, names, pages."""
+"""Parses requests for every endpoint: the lake, a JSON body of limited size, names, pages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def _json_body(request: Request) -> Json:
 
 
 def read_json(data: bytes | bytearray) -> Any:
-    """What JSON of a client says; InvalidInput for what is no JSON, nested deeply, infinite, or not valid Unicode."""
+    """Parses JSON of a client; InvalidInput if it is invalid, nested too deeply, infinite, or not valid Unicode."""
     try:
         body = json.loads(data, parse_constant=_no_constant, parse_float=_finite)
     except RecursionError:
@@ -76,7 +76,7 @@ def _is_deep(data: bytes | bytearray, body: Any) -> bool:
 
 
 def _no_constant(text: str) -> None:
-    """NaN and Infinity are Python's, not JSON's: no answer could repeat them."""
+    """Rejects NaN and Infinity, which are not JSON."""
     raise ValueError(f"{text} is no JSON: send it as text")
 
 
@@ -104,7 +104,7 @@ PageSize = Annotated[int | None, Query(alias="pageSize", ge=1)]
 
 
 def field(body: Json, name: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
-    """A member of a body, of the right type; InvalidInput names the one that is missing or of another type."""
+    """A member of a body with the right type; InvalidInput if it is missing or has another type."""
     value = body.get(name)
     if value is None:
         if default is ...:

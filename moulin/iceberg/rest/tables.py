@@ -109,7 +109,7 @@ def rename_table(lake: LakeOf, body: Body) -> Response:
 
 @router.post("/namespaces/{namespace}/tables/{table}/metrics")
 def report_metrics(lake: LakeOf, namespace: str, table: str, body: Body) -> Response:
-    """Reports of scans and commits are taken, and not kept."""
+    """Reports of scans and commits are accepted and discarded."""
     find(lake, namespace, table)
     field(body, "report-type", str)
     return Response(status_code=204)
@@ -151,7 +151,7 @@ def already_exists(
 
 
 def taken_by(lake: Lake, database: str, name: str) -> Literal["Table", "View"] | None:
-    """What has a name; None when it is free."""
+    """The object with a name; None if it is free."""
     with suppress(NotFound):
         lake.catalog.table(database, name)
         return "Table"
@@ -172,14 +172,14 @@ def find(lake: Lake, namespace: str, table: str) -> TableState:
 
 
 def flushed(lake: Lake, namespace: str, table: str) -> TableState:
-    """The table of a path, with everything that was put into it committed, and folded. Others are left alone."""
+    """The table of a path, flushed and folded. Other tables are not touched."""
     state = find(lake, namespace, table)
     flush_table(lake.context, state.id)
     return folded(lake.context, find(lake, namespace, table))
 
 
 def etag(lake: Lake, state: TableState, format_version: int, snapshots: Snapshots) -> str:
-    """Two answers have the same tag when, and only when, they are the same; so a lake that was moved has others."""
+    """Responses have the same tag if and only if they are equal, so a moved lake has different ones."""
     where = location(lake.store, paths.metadata_prefix(state.id))
     text = f"{where} {format_version} {state.head_version} {snapshots}"
     return f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
@@ -222,11 +222,13 @@ def loaded(
 ) -> Response:
     """A table's metadata, location and tag as an answer; at `version`, by default now."""
     found = project(lake.context, state.id, version, known=state if version is None else None)
-    body = {**load_result(found, snapshots)}
-    body = body if lent is None else lent.join(body)
     shown = lake.catalog.table_by_id(state.id, found.version) if found.version != state.head_version else state
     tag = etag(lake, shown, found.format_version, snapshots)
     tag = tag if lent is None else lent.tag(tag)
+    if snapshots == "all" and found.data is not None:
+        return _raw(found.location, found.data, tag, lent)
+    body = load_result(found, snapshots)
+    body = body if lent is None else lent.join(body)
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return Response(text.encode(), media_type="application/json", headers={"ETag": tag, **_caching(lent)})
 

@@ -1,12 +1,12 @@
-"""Turns of writers: commits to one table run one after the other, and one that lost a race is the next to try.
+"""Turns of writers: commits to one table are serialized, and a writer with a conflict is next.
 
-A writer whose commit lost gets a ticket in the catalog's queue, which all servers of a lake share. Its 409 is held back
-until its ticket is the first; then it has the turn: the commits of others wait while it reads the table again and comes
-back, for `LEASE_SECONDS` at most. So the second try of a writer succeeds, as a rule. It is known by a cookie, or by its
-token and connection.
+A writer with a conflict gets a ticket in the catalog's queue, which all servers of a lake share. Its 409 is delayed
+until its ticket is first. Then it has the turn: other commits wait, for at most `LEASE_SECONDS`, while it reloads the
+table and retries. So its second attempt usually succeeds. A writer is identified by a cookie, or by its token and
+connection.
 
-A turn is a courtesy, no lock: what is committed is decided by the requirements of a commit alone. So every wait has an
-end, queues are short, and a token whose writers do not come back gets no more turns for a while.
+A turn is not a lock: only the requirements of a commit decide whether it is accepted. So every wait has a timeout,
+queues are short, and a token whose writers do not retry gets no more turns for a while.
 """
 
 # Decisions: docs/decisions/0511
@@ -33,8 +33,8 @@ from moulin.catalog.sql.turns import Ticket
 from moulin.iceberg.rest.errors import COMMIT_FAILED, RestError, commit_failed
 from moulin.lake import Lake
 
-LEASE_SECONDS: Final = 5.0  # for reading the table again and coming back
-_KEEP_SECONDS: Final = 5.0  # of a ticket whose request waits here; renewed
+LEASE_SECONDS: Final = 5.0  # time to reload the table and retry
+_KEEP_SECONDS: Final = 5.0  # lifetime of a ticket with a waiting request; renewed
 _RENEW_SECONDS: Final = 1.5
 _LONGEST_WAIT: Final = 20.0
 _LOCAL_WAIT: Final = 30.0
@@ -46,7 +46,7 @@ _COOKIE: Final = "moulin-turn"
 
 
 class Turns:
-    """The commits that one server works on, by table. They take turns in the order in which they came."""
+    """The running commits of one server, by table. They run in order of arrival."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -84,7 +84,7 @@ class _Writer:
     until: float = field(default_factory=lambda: time.monotonic() + _LONGEST_WAIT)
 
     async def position(self) -> int:
-        """How many tickets are before this writer; 0 when it may commit."""
+        """The number of tickets before this writer; 0 if it may commit."""
         queues = [await run_in_threadpool(turns.queue, self.pool, table) for table in self.tables]
         if self.ticket is None:
             self.ticket = next((mine for queue in queues if (mine := self._mine(queue)) is not None), None)
@@ -101,7 +101,7 @@ class _Writer:
         return found or next((one for one in mine if one.client == self.client), None)
 
     async def take_ticket(self) -> bool:
-        """Whether this writer has a ticket by now."""
+        """Whether this writer has a ticket now."""
         if self.ticket is None:
             taken = await run_in_threadpool(
                 lambda: turns.take(
@@ -135,7 +135,7 @@ class _Writer:
             self.ticket = None
 
     async def lost(self) -> dict[str, str]:
-        """What to tell a writer that lost a race: when to come back, and that it then has the turn, if it has."""
+        """The headers for a writer with a conflict: when to retry, and whether it then has the turn."""
         if not await self._may_have_turns() or not await self.take_ticket():
             await self.leave()
             return {"Retry-After": "1"}
@@ -192,7 +192,7 @@ def _with(error: RestError, headers: dict[str, str]) -> RestError:
 
 
 def _lost_race(error: RestError | Stale) -> RestError | None:
-    """The 409 of a commit that lost a race; None for other errors."""
+    """The 409 of a commit with a conflict; None for other errors."""
     if isinstance(error, Stale):
         return commit_failed(error.message)
     return error if error.kind == COMMIT_FAILED else None

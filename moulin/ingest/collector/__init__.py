@@ -1,9 +1,9 @@
-"""The collector: takes requests, stores them as baby segments, answers when the store has confirmed them.
+"""The collector: receives requests, stores them as baby segments, and acknowledges them when the store has confirmed.
 
-`service` puts it on the network with `grpc_server` and `http`. `collector` has what both share: who may write, how
-many bytes may be on their way; `health` says whether it can take more. `requests` checks OTLP and `rows` appended rows,
-with `arrow_stream` for what Arrow would unpack to, all within `limits`. `stream` writes the numbered baby segments,
-`registry` is what it asks of the catalog.
+`service` puts it on the network with `grpc_server` and `http`. `collector` has what both share: authorization and the
+byte budget; `health` reports whether it can accept requests. `requests` checks OTLP and `rows` appended rows, with
+`arrow_stream` for the decoded size of Arrow, all within `limits`. `stream` writes the numbered baby segments,
+`registry` is its interface to the catalog.
 
 May import: `ingest.otlp`, `ingest.appended` and the layers below; not `intake/`.
 Read first: `collector.py`, then `stream.py`.

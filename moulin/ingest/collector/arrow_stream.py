@@ -1,4 +1,4 @@
-"""What an Arrow IPC stream would unpack to, read from its metadata alone: nothing is decompressed.
+"""Computes the decoded size of an Arrow IPC stream from its metadata, without decompressing.
 
 A stream is messages, each with metadata in FlatBuffers and a body of buffers. The metadata says how many rows a batch
 has, how long each column and each buffer is; a compressed buffer begins with its size once unpacked. The layout is that

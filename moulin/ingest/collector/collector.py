@@ -1,7 +1,7 @@
-"""The collector: takes requests from senders, and answers when the store has confirmed them.
+"""The collector: receives requests, and acknowledges them when the store has confirmed.
 
-`Collector` is what OTLP/gRPC, OTLP/HTTP and appends share: who may write, how many bytes may be on their way, and the
-stream they all go to. `grpc_server` and `http` put it on the network.
+`Collector` is shared by OTLP/gRPC, OTLP/HTTP and appends: authorization, the byte budget, and the stream. `grpc_server`
+and `http` put it on the network.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _REFUSED_FOR: Final = 5.0  # seconds; a wrong token is not asked for again so so
 
 @dataclass(frozen=True, slots=True)
 class CollectorSettings:
-    """What a collector takes, in bytes, and how long it relies on what it knows of a token, in seconds."""
+    """Limits of a collector in bytes, and the cache time of tokens in seconds."""
 
     request_bytes: int = 64 << 20
     budget_bytes: int = 256 << 20
@@ -82,7 +82,7 @@ class CollectorSettings:
 
 @dataclass(slots=True)
 class CollectorCounts:
-    """What happened to requests so far."""
+    """Counters of requests."""
 
     accepted: int = counted("Requests stored and answered.")
     accepted_bytes: int = counted("Bytes of requests stored and answered, decompressed.")
@@ -102,7 +102,7 @@ class Room:
         self.size = 0
 
     def grow(self, size: int) -> None:
-        """Asks for more. TooLarge when no request may have as much, Unavailable when others have it now."""
+        """Reserves more. TooLarge if it exceeds the limit of a request, Unavailable if others use it now."""
         collector = self._collector
         limit = collector.settings.request_bytes
         if self.size + size > limit:
@@ -125,7 +125,7 @@ class Room:
 
 
 class Collector:
-    """Lives in one event loop: `async with collector.running(): ...`. Refuses a store that ignores put-if-absent."""
+    """Runs in one event loop: `async with collector.running(): ...`. Rejects a store that ignores put-if-absent."""
 
     def __init__(self, store: Store, registry: StreamRegistry, settings: CollectorSettings | None = None) -> None:
         self.settings = settings or CollectorSettings()
@@ -133,7 +133,7 @@ class Collector:
             raise InvalidInput("A request can be no larger than the byte budget, or a quarter of a baby segment.")
         self.counts = CollectorCounts()
         self.in_flight = 0
-        self.overloaded = False  # from a request that found no room until half of the budget is free
+        self.overloaded = False  # set when a request found no room, until half of the budget is free
         self._store = store
         self._registry = registry
         self._grants: SizedCache[bytes, tuple[Grant | None, float]] = SizedCache(_KNOWN_TOKENS)
@@ -149,7 +149,9 @@ class Collector:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Collector]:
-        """From a check of the store to the end of the stream; at the end, what was taken is stored and answered."""
+        """The lifetime of the collector: checks the store first; at the end, stores and acknowledges everything, and
+        ends the stream.
+        """
         await asyncio.to_thread(self._store.check_put_if_absent)
         self._writer = writer = StreamWriter(self._store, self._registry, self.settings.stream)
         task = asyncio.create_task(writer.run())
@@ -165,24 +167,24 @@ class Collector:
         return await asyncio.get_running_loop().run_in_executor(self._workers, call, *arguments)
 
     async def check(self, signal: Signal, data: bytes, *, is_json: bool = False) -> Checked:
-        """An OTLP request, checked; InvalidInput when nothing of it can be taken."""
+        """Check an OTLP request; InvalidInput if nothing of it can be accepted."""
         return await self.work(check_json if is_json else check_protobuf, signal, data, self.settings.limits)
 
     def drain(self) -> None:
-        """Take no more requests; those taken are stored and answered."""
+        """Accept no more requests; store and acknowledge accepted ones."""
         self.writer.close()
 
     def room(self) -> Room:
         return Room(self)
 
     def problem(self) -> str | None:
-        """Why requests are refused now, as far as is known without asking anybody."""
+        """Why requests are rejected now, from local state."""
         if self.overloaded:
             return "The collector has all it can take on its way to the store."
         return self.writer.problem()
 
     def probe(self) -> None:
-        """Ask catalog and store; raises what they answer. Blocks."""
+        """Check catalog and store; raises their errors. Blocks."""
         with suppress(NotFound):
             self._registry.stopped_offset(_NO_STREAM)
         self._store.exists(paths.marker())
@@ -213,7 +215,7 @@ class Collector:
         return grant
 
     async def export(self, signal: Signal, grant: Grant, token: str, checked: Checked) -> None:
-        """Stores an OTLP request; returns when it is there for good. One without records is not stored."""
+        """Stores an OTLP request; returns when it is durable. A request without records is not stored."""
         self.counts.rejected_records += checked.rejected
         self.counts.mended_texts += checked.mended
         if checked.records:

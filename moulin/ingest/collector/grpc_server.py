@@ -1,4 +1,4 @@
-"""OTLP/gRPC: the three Export services. Requests arrive as bytes, so that what is stored is what was sent."""
+"""OTLP/gRPC: the three Export services. Requests are handled as bytes, so that they are stored exactly as sent."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def make_server(collector: Collector) -> grpc.aio.Server:
     server = grpc.aio.server(
         options=[
             ("grpc.max_receive_message_length", limit),
-            ("grpc.so_reuseport", 0),  # a second collector on the same port is a mistake, not a colleague
+            ("grpc.so_reuseport", 0),  # a second collector on the same port must fail
             *grpc_options(collector.settings.connections),
         ]
     )
@@ -84,7 +84,7 @@ def _export(collector: Collector, signal: Signal) -> Callable[[bytes, Any], Awai
 
 
 async def _abort(collector: Collector, context: Any, error: MoulinError) -> None:
-    """Ends the call with the status that tells the sender what to do."""
+    """Ends the call with the right status for the sender."""
     metadata: tuple[tuple[str, bytes], ...] = ()
     if isinstance(error, InvalidInput):
         collector.counts.invalid += 1

@@ -1,7 +1,7 @@
-"""Whether a collector can take requests: what it knows, and now and then what catalog and store answer.
+"""Whether a collector can accept requests: its own state, and regular checks of catalog and store.
 
-A balancer that was told "failing" sends no requests, so health must find out by itself that things are well again. It
-asks catalog and store at most every `EVERY` seconds, and once at a time, however many ask it.
+A load balancer sends no requests to a failing collector, so health must detect recovery itself. It checks catalog and
+store at most every `EVERY` seconds, one check at a time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Health:
         self._told_at = 0.0
 
     async def problem(self) -> str | None:
-        """Why requests would be refused; None when they would be taken."""
+        """Why requests would be rejected; None if they would be accepted."""
         known = self._collector.problem()
         if known is not None:
             return known

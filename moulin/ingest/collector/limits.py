@@ -1,7 +1,7 @@
-"""What one request may cost: bytes once decoded, rows, columns, values, depth. Each is a setting of the lake.
+"""Limits for one request: decoded bytes, rows, columns, values, depth. Each is a setting of the lake.
 
-A request is measured before anything is unpacked or parsed that could grow far beyond its bytes, and refused with the
-name of the setting. Values are counted only in requests that are long enough to have too many of them.
+A request is measured before anything is decoded that could grow far beyond its bytes, and rejected with the name of the
+setting. Values are counted only in requests long enough to have too many.
 """
 
 # Decisions: docs/decisions/0224
@@ -15,7 +15,7 @@ from moulin.errors import InvalidInput
 
 
 class TooLarge(InvalidInput):
-    """The request has more than a collector takes."""
+    """The request exceeds a limit of the collector."""
 
 
 @dataclass(frozen=True, slots=True)

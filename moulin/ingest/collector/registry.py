@@ -1,4 +1,4 @@
-"""What a collector asks of the catalog: who may write, which stream is its own, and how that stream ended."""
+"""The collector's interface to the catalog: authorization, its stream, and how the stream ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from moulin.model.schema.values import Schema
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a valid token allows: to write to the tables of one database."""
+    """The grant of a valid token: writing to the tables of one database."""
 
     token_id: UUID
     database_id: UUID
@@ -32,13 +32,13 @@ class OpenStream:
 
 
 class StreamRegistry(Protocol):
-    """The catalog, as a collector sees it. Calls block; several threads make them. Unavailable means: try later."""
+    """The collector's interface to the catalog. Calls block, and are thread-safe. Unavailable means retry later."""
 
     def validate(self, plaintext: str) -> Grant:
         """What the token allows. Unauthenticated when it is not valid, whatever the reason."""
 
     def register(self, plaintext: str, collector_id: str, description: str) -> OpenStream:
-        """The active stream of the collector, made when it has none. Unauthenticated when the token is not valid."""
+        """The active stream of the collector, created if missing. Unauthenticated if the token is not valid."""
 
     def stopped_offset(self, stream_id: UUID) -> int | None:
         """The last offset of a stream that was stopped, None while it is active. NotFound when it is gone."""
@@ -51,7 +51,7 @@ class StreamRegistry(Protocol):
 
 
 class CatalogRegistry:
-    """The registry of a lake whose catalog is at hand."""
+    """The registry of a lake with direct access to its catalog."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog

@@ -1,4 +1,4 @@
-"""What a collector checks of an OTLP request before it stores it: that it can be decoded, and what it holds."""
+"""Checks an OTLP request before it is stored: that it can be decoded, and its content."""
 
 # Decisions: docs/decisions/0073, docs/decisions/0225
 
@@ -78,7 +78,7 @@ def _check_counts(signal: Signal, data: bytes, limits: RequestLimits) -> None:
 
 
 def _mended(signal: Signal, data: bytes) -> Checked:
-    """A request that protobuf refuses, without what it cannot read."""
+    """A repaired request that protobuf rejected, without unreadable parts."""
     try:
         found = mend(signal, data)
     except Unmendable:

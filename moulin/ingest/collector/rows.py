@@ -1,8 +1,8 @@
-"""What a collector checks of appended rows before it stores them: what they cost, and that their table takes them.
+"""Checks appended rows before they are stored: limits, and that they fit the table.
 
 JSON is measured in slices of lines, each so short that even a new column in every row costs little; the totals of
-columns and cells are checked after each. A line that is longer than a slice is walked in Python. Only then all of it is
-read at once, as intake will read it.
+columns and cells are checked after each. A line longer than a slice is parsed in Python. Only then everything is parsed
+at once, as intake will do.
 """
 
 # Decisions: docs/decisions/0224

@@ -1,4 +1,4 @@
-"""A collector on the network: both servers, until it is told to end."""
+"""A collector on the network: both servers, until it is stopped."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _on_signal(call: Callable[[], None]) -> Iterator[None]:
         try:
             loop.add_signal_handler(number, call)
             caught.append(number)
-        except (RuntimeError, ValueError):  # not in the main thread: whoever runs this sets `stop`
+        except (RuntimeError, ValueError):  # not in the main thread: the caller sets `stop`
             break
     try:
         yield

@@ -1,19 +1,19 @@
-"""The writer of one collector's stream: requests in, numbered baby segments out, and an answer once they are stored.
+"""The writer of one collector's stream: stores requests as numbered baby segments, then acknowledges them.
 
-Requests are stored at once when nothing is on its way; those that come while a baby segment is share the next one. In
-the long run there is one baby segment in `flush_seconds` of the stream, so that a store which takes a millisecond does
-not fill with tiny ones; `BURST` may come ahead of that.
+Requests are stored at once if no write is running; requests during a write share the next baby segment. On average
+there is one baby segment per `flush_seconds`, so that a fast store does not fill with tiny ones; bursts of up to
+`BURST` are allowed.
 
-One baby segment is on its way at a time, and its number is not left before it is known what lies there. So the baby
-segments of a stream have no gaps, and nothing lies past the one that ends it:
+Only one baby segment is written at a time, and the next number is used only when the outcome is known. So a stream has
+no gaps, and nothing after its end:
 
-- Stored, or there already with this writer's nonce and hash: the requests in it are answered.
-- There with another's: the stream was ended by someone who took this writer for dead. It registers anew and sends the
-  same requests to the new stream; they are not in the old one.
-- Unknown, because the store did not answer: the same bytes are put again under the same number until it is known. After
-  `patience` seconds the callers are told to retry, and new ones are refused at once, until the store answers.
+- Stored, or already there with this writer's nonce and hash: its requests are acknowledged.
+- There with another nonce: the stream was ended by a process that considered this writer dead. The writer registers a
+  new stream and stores the same requests there; they are not in the old one.
+- Unknown, because the store did not answer: the same bytes are written again under the same number until it is known.
+  After `patience` seconds callers get a retryable error, and new ones at once, until the store answers.
 
-Everything but the calls of store and registry, which run in threads, happens in the event loop.
+Everything runs in the event loop, except calls of store and registry, which run in threads.
 """
 
 # Decisions: docs/decisions/0072, docs/decisions/0222
@@ -58,7 +58,7 @@ BURST: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """When to speak up, and when to give up. Seconds."""
+    """Timings of a stream, in seconds."""
 
     keep_alive: float = 120.0
     patience: float = 10.0
@@ -69,7 +69,7 @@ class StreamSettings:
 
 @dataclass(slots=True)
 class StreamCounts:
-    """What the writer has done so far."""
+    """Counters of the writer."""
 
     objects: int = counted("Baby segments stored.")
     bytes: int = counted("Bytes of stored baby segments.")
@@ -88,7 +88,7 @@ class _Waiting:
 
 
 class StreamWriter:
-    """Made and used in one event loop. `run` is its life; `close` lets it end."""
+    """Created and used in one event loop. `run` runs it; `close` ends it."""
 
     def __init__(self, store: Store, registry: StreamRegistry, settings: StreamSettings | None = None) -> None:
         self.settings = settings or StreamSettings()
@@ -120,7 +120,7 @@ class StreamWriter:
         return self._down
 
     async def submit(self, entry: Entry, token: str) -> None:
-        """Returns when the entry is stored for good. Unavailable: it may or may not be; send it again.
+        """Returns when the entry is durable. Unavailable means that it may or may not be: send it again.
 
         `token` is the plaintext of the entry's token, needed to register a stream; it is kept in memory only.
         """
@@ -152,7 +152,7 @@ class StreamWriter:
             self._closed.set()
 
     def close(self) -> None:
-        """Take no more, store what is there, and end the stream."""
+        """Accept no more, store everything, and end the stream."""
         self._closing = True
         self._changed.set()
 
@@ -200,7 +200,7 @@ class StreamWriter:
     # Baby segments
 
     async def _write(self, batch: list[_Waiting]) -> None:
-        """Stores a batch, in as many streams as it takes, and answers it."""
+        """Stores a batch, registering new streams if needed, and acknowledges it."""
         while batch:
             try:
                 stream = await self._registered(batch)
@@ -271,7 +271,7 @@ class StreamWriter:
         self._confirmed_at = _clock()
 
     def _attempt(self, path: str, data: bytes) -> None:
-        """Puts the baby segment, or finds that it is there. Fenced when another's is."""
+        """Writes the baby segment, or finds that it exists. Fenced if another one exists."""
         try:
             self._store.put_if_absent(path, data)
             return
@@ -343,7 +343,7 @@ def _answer(batch: Iterable[_Waiting]) -> None:
 
 
 def _clock() -> float:
-    """Seconds that go on while the machine sleeps."""
+    """A clock in seconds that continues while the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 

@@ -1,7 +1,8 @@
-"""From baby segments to rows of tables: what the nursery's tasks and fresh queries both run.
+"""Converts baby segments to rows of tables, for the nursery's tasks and for fresh queries.
 
-`backlog` lists what of a stream is stored past its frontier. `intake` reads baby segments, decodes them and routes
-their rows; `routing` decides the table of each row. `fresh` says which baby segments a version does not have yet.
+`backlog` lists the objects of a stream past its frontier. `intake` reads baby segments, decodes them and routes
+their rows; `routing` decides the table of each row. `fresh` lists the baby segments that a version does not include
+yet.
 
 May import: `ingest.otlp`, `ingest.appended` and the layers below; not `collector/`.
 Read first: `intake.py`.

@@ -1,4 +1,4 @@
-"""What of a stream is stored and not yet in segments. The nursery plans from it, and the fresh lane reads it."""
+"""The backlog of a stream: stored but not yet in segments. The nursery plans from it, and the fresh lane reads it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Gap:
     stored_bytes: int = 0
 
     def seconds(self, now: int) -> float:
-        """For how long it has held the stream up."""
+        """How long the stream has been stuck."""
         return max(0.0, (now - self.since) / 1e9)
 
 

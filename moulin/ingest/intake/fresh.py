@@ -1,4 +1,4 @@
-"""What streams hold beyond one version of the lake. Queries on Spark and the console read fresh rows through it."""
+"""Records of streams beyond one version of the lake. Spark queries and the console read fresh rows with it."""
 
 from __future__ import annotations
 

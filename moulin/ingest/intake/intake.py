@@ -1,7 +1,6 @@
-"""Baby segments in, rows of tables out: read, decoded and routed. The nursery's tasks and the fresh lane both call it.
+"""Reads, decodes and routes baby segments to rows of tables, for the nursery's tasks and the fresh lane.
 
-What cannot be read is set aside with the reason, request by request, and everything else goes on. Only a store that
-does not answer is an error.
+Unreadable requests are set aside with the reason, and the others continue. Only an unavailable store raises an error.
 """
 
 from __future__ import annotations
@@ -210,7 +209,7 @@ def _decoded(signal: Signal, items: Sequence[_Item], targets: Targets) -> Intake
         lost = [
             item for index, item in enumerate(items) if item[1].token_id == token_id and index not in decoded.poison
         ]
-        reason = f"Nobody knows where records of token {token_id} go any more."
+        reason = f"The routing of token {token_id} is no longer known."
         found.asides += [Aside(baby_segment, reason, entry.records, (entry,)) for baby_segment, entry in lost]
     for table_id, rows in routed.rows.items():
         schema = _schema(targets, table_id)

@@ -1,4 +1,4 @@
-"""How far a stream is behind: what is stored and not in tables, since when, and whether anything holds it up."""
+"""The lag of a stream: what is stored but not in tables, since when, and whether it is stuck."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _NANOS = 1_000_000_000
 class StreamLag:
     """What waits of one stream, behind a gap, too.
 
-    `oldest_at` is when the oldest before a gap was stored, in Unix nanoseconds; 0 for none.
+    `oldest_at` and `newest_at` are when the oldest and the newest before a gap were stored, in Unix nanoseconds; 0 for
+    none.
     """
 
     stream_id: UUID
@@ -24,14 +25,15 @@ class StreamLag:
     stored_bytes: int = 0
     oldest_at: int = 0
     gap: Gap | None = None
+    newest_at: int = 0
 
     @property
     def takeable(self) -> int:
-        """How many baby segments a nursery could take in now."""
+        """The number of baby segments that a nursery could commit now."""
         return self.objects - (self.gap.objects if self.gap else 0)
 
     def seconds(self, now: int) -> float:
-        """How long the oldest has waited, behind a gap, too; 0 when nothing waits."""
+        """The age of the oldest baby segment, including those behind a gap; 0 without backlog."""
         waiting = [at for at in (self.oldest_at, self.gap.since if self.gap else 0) if at]
         return max(0.0, (now - min(waiting)) / _NANOS) if waiting else 0.0
 
@@ -47,11 +49,12 @@ def lag_of(one: Backlog, frontier: int | None = None) -> StreamLag:
         sum(baby_segment.size for baby_segment in waiting) + (one.gap.stored_bytes if one.gap else 0),
         min((baby_segment.ingest_time for baby_segment in waiting), default=0),
         one.gap,
+        max((baby_segment.ingest_time for baby_segment in waiting), default=0),
     )
 
 
 def gap_advice(lag: StreamLag) -> str:
-    """What holds a stream up at a gap, and what to do about it. REQUIRES: there is one."""
+    """A message about a stream stuck at a gap, with a remedy. REQUIRES: there is a gap."""
     assert lag.gap is not None
     offset = lag.gap.offset
     return (

@@ -1,8 +1,8 @@
-"""Which table each decoded row goes to. The nursery and the fresh lane both ask here, so they never disagree.
+"""Decides the table of each decoded row, for the nursery and the fresh lane alike.
 
-A row goes to the table that its resource attribute `moulin.table` names, in the database of its token and nowhere else:
-the name is taken whole, a dot in it is part of it. Where there is none of that name, or it lacks columns of the signal,
-the row goes to the token's table for the signal, and is counted as fallen back.
+A row goes to the table that its resource attribute `moulin.table` names, in the database of its token: the name is used
+whole, including dots. If there is no such table, or it lacks columns of the signal, the row goes to the token's table
+for the signal, and is counted as a fallback.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from moulin.model.otel import Signal
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """The rows of each table, how many fell back, and how many belong to tokens that nobody knows any more.
+    """The rows of each table, how many fell back, and how many belong to unknown tokens.
 
     `requests` are the indexes of the requests that gave rows to each table.
     """

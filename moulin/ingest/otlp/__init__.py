@@ -3,7 +3,7 @@
 `otlp` is the entry: requests of one signal in, rows with their times and routes out. `wire` walks the wire format for
 whole columns; `envelope` reads resources and scopes, `attributes` their maps; `logs`, `spans` and `points` make the
 columns of each signal, with `columns` for what they share; `former` makes those of older tables. For collectors,
-`count` measures a request, `mend` keeps what is good in a bad one, `json_request` writes OTLP's JSON as protobuf.
+`count` measures a request, `mend` repairs invalid ones, `json_request` converts OTLP's JSON to protobuf.
 
 Ring-fenced: it imports `model.otel`, `model.arrays` and `model.batching`, and nothing else of Moulin.
 Read first: `otlp.py`, then `wire.py`.

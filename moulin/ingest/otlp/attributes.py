@@ -1,11 +1,10 @@
 """OTLP attributes and values as Arrow columns: `map<string, string>`, and JSON text that keeps the other types.
 
-The map has the text of every attribute. The JSON object has exactly those whose value is not a text, so that the two
-together say what was sent and nothing is stored twice; it is null where all are texts. Of a key that comes twice in
-one set, which OTLP forbids, the last counts. Numbers and booleans are
-JSON's own, and a double always has a point or an exponent. What JSON lacks is an object with one key: `{"$bytes":
-"base64"}`, `{"$double": "NaN"}` (also Infinity and -Infinity), and `{"$kvlist": {...}}` around a list of keys and
-values that would read like one of these.
+The map has every attribute as a string. The JSON object has exactly those whose value is not a string, so together they
+are lossless without duplication; it is null if all are strings. If a key is duplicated, which OTLP forbids, the last
+value is used. Numbers and booleans are JSON's own, and a double always has a point or an exponent. What JSON lacks is
+an object with one key: `{"$bytes": "base64"}`, `{"$double": "NaN"}` (also Infinity and -Infinity), and `{"$kvlist":
+{...}}` around a list of keys and values that would read like one of these.
 """
 
 # Decisions: docs/decisions/0070, docs/decisions/0225

@@ -1,4 +1,4 @@
-"""How many messages lie in a request, before protobuf makes an object of each: level by level, never past a limit."""
+"""Counts the messages in a request before protobuf creates objects: level by level, up to a limit."""
 
 # Decisions: docs/decisions/0224
 

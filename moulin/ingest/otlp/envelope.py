@@ -1,4 +1,4 @@
-"""What is around the records of OTLP requests: their resource and scope, and the request they came in.
+"""The context of records in OTLP requests: their resource and scope, and the request.
 
 All three signals share one shape: a request holds resources, a resource holds scopes, a scope holds records (of
 metrics: metrics, which hold points). These levels are few and wide, so they are walked; the records are then read

@@ -1,6 +1,6 @@
-"""Rows in the columns of tables that earlier versions made: times in nanoseconds, ids as bytes.
+"""Converts rows for tables created by earlier versions: times in nanoseconds, ids as bytes.
 
-Nothing is lost on the way: `<time>_unix_nano` has every nanosecond, and hex every bit of an id.
+The conversion is lossless: `<time>_unix_nano` has every nanosecond, and hex every bit of an id.
 """
 
 # Decisions: docs/decisions/0226

@@ -74,7 +74,7 @@ def _count(data: bytes) -> int:
 def to_protobuf(signal: Signal, data: bytes) -> tuple[bytes, int]:
     """The request in protobuf, and in how many texts something was replaced by U+FFFD. NotOtlp when it is none.
 
-    Values that are nested more deeply than protobuf reads are cut below that: whoever checks the request next sees it.
+    Values that are nested more deeply than protobuf reads are truncated below that; the next check detects it.
     """
     notes = _Notes()
     try:

@@ -1,10 +1,10 @@
-"""Requests that protobuf refuses, with as much of them as can be kept.
+"""Repairs requests that protobuf rejects, keeping as much as possible.
 
 Bytes of a text that are not UTF-8 become U+FFFD. A record that protobuf cannot read even then (values nested too
-deeply, fields cut short) is left out; so are all records below a resource, a scope or a metric of that kind. What lies
-outside of records must be whole: there, nobody could tell how much was lost.
+deeply, fields cut short) is skipped; so are all records below such a resource, scope or metric. Everything outside of
+records must be intact, because otherwise the loss is unknown.
 
-Slow, and for refused requests only: it walks their bytes in Python.
+Slow, and only for rejected requests: it parses their bytes in Python.
 """
 
 # Decisions: docs/decisions/0225

@@ -1,8 +1,8 @@
 """OTLP requests as Arrow tables: the rows of a signal, with the times and the route of each.
 
-Requests are decoded together, as many as there are: the more, the faster. A request that cannot be decoded is set aside
-with the reason, and the others go on. Pure functions of bytes and times; the nursery and the fresh lane both call them,
-so both see the same rows.
+Requests are decoded together: the more, the faster. A request that cannot be decoded is set aside with the reason, and
+the others continue. Pure functions of bytes and times; the nursery and the fresh lane both call them, so both see the
+same rows.
 """
 
 from __future__ import annotations

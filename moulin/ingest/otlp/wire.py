@@ -87,7 +87,7 @@ class Buffer:
 def walk(data: bytes, at: int, end: int, most: int = _ANY) -> list[tuple[int, int, int, int]]:
     """The fields of one message: (number, wire type, start, size) each; a varint's range is its own bytes.
 
-    At most `most` of them; whoever wants the others goes on behind the last.
+    At most `most` of them; continue after the last for more.
     """
     fields: list[tuple[int, int, int, int]] = []
     while at < end and len(fields) < most:

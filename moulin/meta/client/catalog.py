@@ -1,4 +1,4 @@
-"""A lake's catalog over the network: what `moulin.connect("grpc://...")` gives a lake instead of SQL."""
+"""A lake's catalog over the network, used by `moulin.connect("grpc://...")` instead of SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client's side of the meta service: a lake behind a server, and every service of it with the project's errors."""
+"""The client side of the meta service: a lake behind a server, and all services with the project's errors."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def stream_registry(lake: Lake) -> MetaRegistry:
     """What a collector asks of the server that a lake is behind."""
     catalog = lake.catalog
     if not isinstance(catalog, ClientCatalog):
-        raise InvalidInput("The lake is not behind a server: ask its catalog.")
+        raise InvalidInput("The lake is not behind a server: use its catalog.")
     return MetaRegistry(catalog.connection, catalog)
 
 

@@ -38,7 +38,7 @@ class Connection:
         self._seconds = seconds
         token = os.environ.get("MOULIN_TOKEN") if token is None else token
         if token and not (token.isascii() and token.isprintable()):
-            raise InvalidInput("The token holds characters that no token has: copy it again.")
+            raise InvalidInput("The token contains invalid characters: copy it again.")
         self._metadata: tuple[tuple[str, str], ...] = (OWN, ("authorization", f"Bearer {token}")) if token else (OWN,)
         self._channel = _channel(uri, certificate or os.environ.get("MOULIN_CA_CERTIFICATE"))
         self._closed = False
@@ -104,9 +104,11 @@ def _channel(uri: str, certificate: str | Path | None) -> grpc.Channel:
     except ValueError:
         host = None
     if host is None or parts.scheme not in ("grpc", "grpcs") or parts.path not in ("", "/") or parts.query:
-        raise InvalidInput("A meta server's address is grpc://host:port, or grpcs://host:port with TLS.")
+        raise InvalidInput("The address of a server must be grpc://host:port, or grpcs://host:port with TLS.")
     if parts.username or parts.password:
-        raise InvalidInput("A meta server's address holds no user or password: give a token= or set MOULIN_TOKEN.")
+        raise InvalidInput(
+            "The address of a server must not contain user or password: pass token= or set MOULIN_TOKEN."
+        )
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     options = [
         ("grpc.max_receive_message_length", _MESSAGE_BYTES),
@@ -115,7 +117,7 @@ def _channel(uri: str, certificate: str | Path | None) -> grpc.Channel:
     ]
     if parts.scheme == "grpc":
         if certificate is not None and os.environ.get("MOULIN_CA_CERTIFICATE") != certificate:
-            raise InvalidInput("A certificate is for grpcs:// addresses.")
+            raise InvalidInput("A certificate needs a grpcs:// address.")
         return grpc.insecure_channel(target, options)
     try:
         roots = None if certificate is None else Path(certificate).read_bytes()

@@ -1,4 +1,4 @@
-"""What a collector asks of a catalog that is behind a server: IngestTokenService, IngestionService, NurseryService."""
+"""The collector's interface to a catalog behind a server: IngestTokenService, IngestionService, NurseryService."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class MetaRegistry:
         for stream in listed.streams:
             if stream.stream_id == str(stream_id):
                 return int(stream.stopped_offset) if stream.HasField("stopped_offset") else None
-        raise NotFound(f"There is no stream {stream_id}.")
+        raise NotFound(f"Stream {stream_id} does not exist.")
 
     def stop(self, stream_id: UUID, final_offset: int, reason: StopReason) -> None:
         asked = nursery_pb2.MarkStreamStoppedRequest(
@@ -67,4 +67,4 @@ class MetaRegistry:
         for database in self._catalog.databases():
             if database.id == database_id:
                 return database.name
-        raise Unauthenticated("The database of the ingest token is gone.")
+        raise Unauthenticated("The database of the ingest token no longer exists.")

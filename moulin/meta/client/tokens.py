@@ -115,5 +115,5 @@ def _seconds(seconds: float | None) -> int | None:
     if seconds is None:
         return None
     if not 0 <= seconds < 1 << 53 or int(seconds) != seconds:
-        raise InvalidInput(f"A server counts whole seconds from 0 on, not {seconds}.")
+        raise InvalidInput(f"A server needs whole seconds of 0 or more, not {seconds}.")
     return int(seconds)

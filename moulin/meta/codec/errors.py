@@ -1,8 +1,7 @@
 """Errors of `moulin.errors` <-> gRPC status, both ways.
 
-A server answers with a status code that any client understands, a sentence as its message, and an `ErrorDetail` in the
-trailing metadata. A client that knows the detail raises the same error with the same message and figures; without one
-(a proxy answered, or the network) it goes by the code.
+A server returns a standard status code, the message, and an `ErrorDetail` in the trailing metadata. Our client raises
+the same error from the detail; without one (from a proxy or the network) it uses the code.
 """
 
 # Decisions: docs/decisions/0101
@@ -109,7 +108,7 @@ def from_rpc_error(error: grpc.RpcError) -> MoulinError:
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in text:
         return errors.InvalidInput(f"The message is too large for the server or this client: {text}.")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return errors.Unavailable("The server did not answer in time; whether it did what was asked is not known.")
+        return errors.Unavailable("The server did not answer in time: the outcome of the call is unknown.")
     if code is grpc.StatusCode.UNAVAILABLE:
         return errors.Unavailable(f"The server cannot be reached: {text or 'no answer'}. {_advice(text)}")
     return _BY_CODE.get(code, MoulinError)(text or f"The server answered {code.name}.")

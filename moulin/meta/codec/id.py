@@ -1,4 +1,4 @@
-"""Ids in messages. An id is a UUID in its one usual form."""
+"""Ids in messages. An id is a UUID in canonical form."""
 
 from __future__ import annotations
 

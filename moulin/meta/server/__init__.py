@@ -1,4 +1,4 @@
-"""The process that serves a lake: gRPC and HTTP servers, and what runs beside them.
+"""The server process: gRPC and HTTP servers, and background loops.
 
 `serve` is the whole process: gRPC, HTTP, metrics and the janitor, started and stopped in order. `server` builds the
 gRPC server, `services` lists the servicers with their roles, `calls` wraps every call (request id, access, errors,

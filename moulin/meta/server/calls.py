@@ -1,7 +1,7 @@
-"""What happens around every call: a request id, the deadline, one line in the log, errors as status.
+"""Wraps every call: request id, deadline, one log line, errors as status.
 
-The id is what the caller sent as `x-request-id`, else a new one. It goes back in the trailing metadata and is in every
-line that is logged while the call runs.
+The id is the caller's `x-request-id`, or a new one. It is returned in the trailing metadata and is in every line logged
+during the call.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Call:
         if not context.is_active() or (remaining is not None and remaining <= 0):
             self._end("DEADLINE_EXCEEDED")
             context.abort(
-                grpc.StatusCode.DEADLINE_EXCEEDED, "The deadline passed before the call began; nothing was done."
+                grpc.StatusCode.DEADLINE_EXCEEDED, "The deadline passed before the call started; nothing was done."
             )
 
     def _fail(self, error: Exception, context: Any) -> NoReturn:
@@ -146,7 +146,7 @@ class _Call:
         if self._observer:
             self._observer.ended(self._method, code, seconds)
         level = logging.DEBUG if code == "OK" and self._method.startswith(_QUIET) else logging.INFO
-        if code == "UNAUTHENTICATED":  # whoever has no token cannot fill the log: warnings that repeat are cut
+        if code == "UNAUTHENTICATED":  # callers without a token cannot fill the log: repeated warnings are limited
             level = logging.WARNING
         facts: dict[str, Any] = {"method": self._method, "code": code, "millis": round(seconds * 1000, 3)}
         if name := caller.get().name:

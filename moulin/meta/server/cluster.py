@@ -1,4 +1,4 @@
-"""ClusterService: who takes part, and what the server goes by."""
+"""ClusterService: the members, and the identity of the cluster."""
 
 from __future__ import annotations
 
@@ -79,9 +79,7 @@ class ClusterCheck(grpc.ServerInterceptor):  # type: ignore[misc]
     def __init__(self, site: Site) -> None:
         self._own = cluster_id(site)
         if not (self._own.isascii() and self._own.isprintable()):
-            raise InvalidInput(
-                f"cluster_id is sent with every call and takes ASCII characters only, not {self._own!r}."
-            )
+            raise InvalidInput(f"cluster_id must contain only ASCII characters, not {self._own!r}.")
 
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
         handler = continuation(details)

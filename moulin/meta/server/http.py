@@ -1,7 +1,7 @@
 """The HTTP side of a server: /healthz, /metrics, and whatever is mounted on the app.
 
-The whole app is behind two gates. The first takes HTTP only, for names of this server. At the second, with tokens on,
-each route takes the role that its rule names (`http_gate.py`). /healthz is open to everyone.
+The app is behind two gates. The first accepts only HTTP, for host names of this server. The second, if tokens are
+required, checks the role of each route (`http_gate.py`). /healthz is open to everyone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The gate that asks who calls: a bearer token, or the session cookie of a browser, and the role of the route.
+"""The authorization gate: checks the bearer token or the session cookie of a browser against the role of the route.
 
-Parts that are mounted on the app add a `RouteRule` for each of their routes to `app.state.rules`. What no rule covers
-takes the role read to look and write to change. Open routes are those with a rule that says so.
+Parts that are mounted on the app add a `RouteRule` for each of their routes to `app.state.rules`. Routes without a rule
+need the role read for reads and write for changes. Open routes need an explicit rule.
 """
 
 # Decisions: docs/decisions/0530
@@ -118,7 +118,7 @@ def _session(scope: Scope) -> str | None:
 
 
 def _refuse_other_pages(scope: Scope) -> None:
-    """Raises PermissionDenied for a request that a page of somebody else made in the user's browser.
+    """Raises PermissionDenied for a request from a page of another site in the user's browser.
 
     Browsers say in `Sec-Fetch-Site` whose page it was; programs send neither that nor a cookie.
     """
@@ -132,7 +132,7 @@ def _refuse_other_pages(scope: Scope) -> None:
         allowed = site == _OWN_PAGE or (site is None and not by_cookie)
     if not allowed:
         raise PermissionDenied(
-            "Only pages of this server may use its session: send the token as `authorization: Bearer ...` instead."
+            "Only pages of this server can use its session: send the token as `authorization: Bearer ...` instead."
         )
 
 

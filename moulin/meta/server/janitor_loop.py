@@ -1,8 +1,8 @@
-"""The janitor: what a lake needs done now and then, by one of the servers that share it.
+"""The janitor: regular maintenance of a lake, by one of its servers.
 
 Segments past their retention are tombstoned, compactions are planned, and clean-up purges, expires and deletes. Each
-step goes on where an earlier one was stopped. One that fails does not keep the others from running: it is in the
-report, in the log, and tried again next time.
+step continues where an earlier one stopped. A failed step does not prevent the others: it is reported, logged, and
+retried next time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from moulin.table.verify import verify
 log = logging.getLogger("moulin.janitor")
 
 _LEASE = "janitor"
-_LARGE = 10_000  # segments from which on only partitions that changed are planned anew
+_LARGE = 10_000  # above this number of segments, only changed partitions are planned again
 _NANOS = 1_000_000_000
 
 
@@ -68,7 +68,7 @@ class Janitor:
         try:
             self._catalog.maintenance.give_up_lease(_LEASE, self._owner)
         except MoulinError as error:
-            log.warning("lease not given up", extra={"error": error.message})
+            log.warning("lease not released", extra={"error": error.message})
 
     def run_once(self) -> Report | None:
         """Do what is due; None when another server is the janitor."""
@@ -100,7 +100,7 @@ class Janitor:
                 log.exception("janitor failed in a way it should not")
 
     def _expire(self, report: Report) -> None:
-        """Whole segments go, a bounded number per commit. One that changed meanwhile is looked at again next time."""
+        """Removes whole segments, a limited number per commit. A segment that changed is checked again next time."""
         more = True
         while more and not self._over.is_set():
             more = False
@@ -111,7 +111,9 @@ class Janitor:
                 try:
                     self._catalog.commit([trim])
                 except (Stale, NotFound) as error:
-                    log.info("retention lost a race", extra={"table": found.table, "error": error.message})
+                    log.info(
+                        "retention conflicted with another commit", extra={"table": found.table, "error": error.message}
+                    )
                     continue
                 except Exception as error:  # noqa: BLE001 - one table that fails stops no other
                     report.failures.append(f"retention of {found.table}: {_reason(error)}")
@@ -136,7 +138,7 @@ class Janitor:
                 report.tasks += create_due_tasks(self._lake.context, table_id, segments).tasks
                 self._planned[table_id] = head
             except NotFound:
-                continue  # dropped meanwhile
+                continue  # dropped in the meantime
             except Exception as error:  # noqa: BLE001 - one table that fails stops no other
                 report.failures.append(f"compaction planning of {table_id}: {_reason(error)}")
         self._planned = {table_id: head for table_id, head in self._planned.items() if table_id in heads}

@@ -1,4 +1,4 @@
-"""Figures of a server for Prometheus."""
+"""Prometheus metrics of a server."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._calls = Counter("moulin_calls", "Calls that have ended.", ["method", "code"], registry=self.registry)
+        self._calls = Counter("moulin_calls", "Finished calls.", ["method", "code"], registry=self.registry)
         self._seconds = Histogram(
-            "moulin_call_seconds", "How long calls took.", ["method"], buckets=_SECONDS, registry=self.registry
+            "moulin_call_seconds", "Duration of calls.", ["method"], buckets=_SECONDS, registry=self.registry
         )
-        self._running = Gauge("moulin_calls_running", "Calls that run now.", registry=self.registry)
+        self._running = Gauge("moulin_calls_running", "Running calls.", registry=self.registry)
 
     def started(self, method: str) -> None:
         self._running.inc()
@@ -57,7 +57,7 @@ class Metrics:
         Gauge(name, text, registry=self.registry).set_function(looked_up)
 
     def figures(self, look: Callable[[], Iterable[Figure]]) -> None:
-        """Figures that somebody else keeps; looked up when they are asked for."""
+        """Metrics of other objects; read on request."""
         self.registry.register(_Figures(look))
 
     def text(self) -> bytes:

@@ -1,7 +1,7 @@
-"""POST /iceberg/v1/oauth/tokens: OAuth2 client credentials and token exchange, as Iceberg's clients ask for them.
+"""POST /iceberg/v1/oauth/tokens: OAuth2 client credentials and token exchange, as Iceberg's clients use them.
 
-A client's id and secret are the name and the secret of an access token; the answer is a ticket for it. Parameters come
-in the body alone: addresses end up in logs.
+A client's id and secret are the name and the secret of an access token; the answer is a ticket for it. Parameters are
+accepted only in the body, because URLs end up in logs.
 """
 
 # Decisions: docs/decisions/0520
@@ -70,13 +70,13 @@ def _grant(tickets: Tickets, form: Mapping[str, str], basic: tuple[str, str] | N
         token, seconds = tickets.issue(name, secret, most)
     elif kind == _EXCHANGE:
         if "actor_token" in form:
-            raise _OAuthError("invalid_request", "This server knows no actors: send subject_token alone.")
+            raise _OAuthError("invalid_request", "This server does not support actors: send only subject_token.")
         if form.get("subject_token_type", _ACCESS_TOKEN) != _ACCESS_TOKEN or not form.get("subject_token"):
             raise _OAuthError("invalid_request", f"Send a subject_token of the type {_ACCESS_TOKEN}.")
         # A client that proves who it is may have let its token expire.
         token, seconds = tickets.issue(name, secret, most) if secret else tickets.exchange(form["subject_token"], most)
     else:
-        raise _OAuthError("unsupported_grant_type", f"grant_type is client_credentials or {_EXCHANGE}.")
+        raise _OAuthError("unsupported_grant_type", f"grant_type must be client_credentials or {_EXCHANGE}.")
     return {
         "access_token": token,
         "token_type": "bearer",
@@ -92,25 +92,25 @@ def _client(form: Mapping[str, str], basic: tuple[str, str] | None) -> tuple[str
     if basic is None:
         return given
     if given[1]:
-        raise _OAuthError("invalid_request", "Send the client's secret once: in the header, or in the body.")
+        raise _OAuthError("invalid_request", "Send the client's secret only once: in the header or in the body.")
     if given[0] and given[0] != basic[0]:
-        raise _OAuthError("invalid_client", "The header and the body name two clients.", 401)
+        raise _OAuthError("invalid_client", "The header and the body have different clients.", 401)
     return basic[0] or None, basic[1]
 
 
 async def _form(request: Request) -> dict[str, str]:
     if request.url.query:
-        raise _OAuthError("invalid_request", "Parameters come in the body, not in the address.")
+        raise _OAuthError("invalid_request", "Send parameters in the body, not in the URL.")
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
-        raise _OAuthError("invalid_request", f"The body is a form: send it as {_FORM}.")
+        raise _OAuthError("invalid_request", f"The body must be a form: send it as {_FORM}.")
     data = bytearray()
     try:
         async for chunk in request.stream():
             data += chunk
             if len(data) > _LARGEST:
-                raise _OAuthError("invalid_request", f"A request has at most {_LARGEST >> 10} KiB.")
+                raise _OAuthError("invalid_request", f"A request can have at most {_LARGEST >> 10} KiB.")
     except ClientDisconnect:
-        raise _OAuthError("invalid_request", "The request ended before its body did.") from None
+        raise _OAuthError("invalid_request", "The request body is incomplete.") from None
     try:
         pairs = parse_qsl(data.decode("ascii"), keep_blank_values=True, max_num_fields=64, errors="strict")
     except ValueError:
@@ -131,7 +131,7 @@ def _basic(request: Request) -> tuple[str, str] | None:
     except (ValueError, binascii.Error):
         colon = name = secret = ""
     if not colon or not secret:
-        raise _OAuthError("invalid_client", "The header Authorization does not hold a name and a secret.", 401)
+        raise _OAuthError("invalid_client", "The header Authorization must contain a name and a secret.", 401)
     return unquote_plus(name), unquote_plus(secret)
 
 

@@ -1,4 +1,4 @@
-"""A server for processes that this one starts: on loopback, with one token, which is known to them alone."""
+"""A private server for child processes: on loopback, with one token that only they know."""
 
 # Decisions: docs/decisions/0650
 
@@ -28,7 +28,7 @@ class OneToken:
 
     def authenticate(self, token: str) -> Caller:
         if not hmac.compare_digest(token.encode(), self.secret.encode()):
-            raise Unauthenticated("The token is not known to this server.")
+            raise Unauthenticated("Unknown token.")
         return self._caller
 
 

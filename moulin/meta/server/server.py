@@ -121,18 +121,18 @@ def access_path(lake: Lake, serve: ServeConfig) -> Path:
         return Path(serve.access_file)
     folder = None if "://" in lake.uri and not lake.uri.startswith("file://") else lake.store.local_path("access.toml")
     if folder is None:
-        raise InvalidInput("Say which file holds the access tokens: set access_file in [serve] of moulin.toml.")
+        raise InvalidInput("No file with access tokens: set access_file in [serve] of moulin.toml.")
     return folder
 
 
 def open_access(lake: Lake, serve: ServeConfig) -> Authority | None:
-    """Whoever says who has a token; None when none are asked for, which only a server on loopback may do."""
+    """The token checker; None if no tokens are required, which is only allowed on loopback."""
     exposed = [name for name in (serve.bind, serve.http_bind) if name and not is_loopback(name)]
     if serve.auth == "off" or (serve.auth == "auto" and not exposed and not serve.issuer):
         if exposed:
             raise FailedPrecondition(
-                f"A server on {exposed[0]} can be reached from other machines and must ask for tokens: leave auth out "
-                "or set it to on, or bind to 127.0.0.1."
+                f"A server on {exposed[0]} can be reached from other machines and must require tokens: remove auth "
+                f"or set it to on, or bind to 127.0.0.1."
             )
         return None
     if serve.issuer:
@@ -141,7 +141,7 @@ def open_access(lake: Lake, serve: ServeConfig) -> Authority | None:
     access = AccessFile(access_path(lake, serve))
     if not access.tokens():
         raise FailedPrecondition(
-            f"The server asks for tokens and {access.path} holds none: make one with `moulin access create NAME`."
+            f"The server requires tokens, but {access.path} has none: create one with `moulin access create NAME`."
         )
     return Authority(access, None, serve.ticket_seconds)
 
@@ -164,7 +164,9 @@ def bind(server: grpc.Server, serve: ServeConfig) -> int:
     except RuntimeError:
         port = 0
     if not port:
-        raise Unavailable(f"{serve.bind} cannot be listened on: another process may have it, or the host is not here.")
+        raise Unavailable(
+            f"Cannot listen on {serve.bind}: another process may use it, or the host is not on this machine."
+        )
     return int(port)
 
 

@@ -1,4 +1,4 @@
-"""Every service that a server has, in one list: its name, its servicer, and which role each of its calls takes."""
+"""The list of services of a server: name, servicer, and the role of each call."""
 
 from __future__ import annotations
 

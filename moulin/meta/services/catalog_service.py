@@ -128,7 +128,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def PublishBranch(self, request: pb.PublishBranchRequest, context: Any) -> pb.CommitResponse:
         request_id = request.request_id if request.HasField("request_id") else None
         if request_id == "":
-            raise InvalidInput("A request id is not empty: leave it out, or send a unique one.")
+            raise InvalidInput("A request id must not be empty: omit it, or send a unique one.")
         given = list(map(from_message_publication, request.tables))
         if request_id is None or self._catalog.committed(request_id) is None:
             states = self._catalog.foreseen_by_publish(request.name, given)
@@ -188,7 +188,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
                 return to_message_state(self._catalog.table(request.name.database, request.name.name, version))
             case "id":
                 return to_message_state(self._catalog.table_by_id(from_message_id(request.id, "table_id"), version))
-        raise InvalidInput("Say which table: by name or by id.")
+        raise InvalidInput("Give a table by name or by id.")
 
     def GetTableEntry(self, request: pb.TableId, context: Any) -> pb.TableEntry:
         return to_message_entry(self._catalog.table_entry(from_message_id(request.id, "table_id")))
@@ -247,7 +247,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     def Commit(self, request: pb.CommitRequest, context: Any) -> pb.CommitResponse:
         request_id = request.request_id if request.HasField("request_id") else None
         if request_id == "":
-            raise InvalidInput("A request id is not empty: leave it out, or send a unique one.")
+            raise InvalidInput("A request id must not be empty: omit it, or send a unique one.")
         digest = request.digest if request.HasField("digest") else None
         changes = list(map(from_message_commit, request.changes))
         # A request that was committed before is answered as it was then: its files may be compacted and gone by now.
@@ -376,7 +376,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
     def ClaimMergeTask(self, request: pb.ClaimMergeTaskRequest, context: Any) -> pb.ClaimMergeTaskResponse:
         if not request.worker:
-            raise InvalidInput("Say who claims the task: worker is empty.")
+            raise InvalidInput("No worker given: worker must not be empty.")
         seconds = request.seconds if request.HasField("seconds") else None
         table_id = from_message_id(request.table_id, "table_id") if request.HasField("table_id") else None
         found = self._tasks.claim_merge_task(request.worker, seconds=seconds, table_id=table_id)
@@ -487,13 +487,13 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
 def _task_kind(kind: str) -> str:
     if kind not in ("", COMPACT, FILL):
-        raise InvalidInput(f"A task compacts or fills, and does not {kind[:60]!r}.")
+        raise InvalidInput(f"The kind of a task must be compact or fill, not {kind[:60]!r}.")
     return kind or COMPACT
 
 
 def _limit(request: pb.ChangeRange) -> int | None:
     if request.HasField("limit") and request.limit < 0:
-        raise InvalidInput(f"A limit is zero or more, not {request.limit}.")
+        raise InvalidInput(f"A limit must be zero or more, not {request.limit}.")
     return request.limit if request.HasField("limit") else None
 
 

@@ -25,7 +25,7 @@ class DatabaseServicer(rpc.DatabaseServiceServicer):
 
     def GetDatabase(self, request: pb.GetDatabaseRequest, context: Any) -> pb.GetDatabaseResponse:
         if bool(request.database_id) == bool(request.name):
-            raise InvalidInput("A database is asked for by its id or by its name: give one of them.")
+            raise InvalidInput("Give a database by id or by name.")
         key = request.name or from_message_id(request.database_id, "database_id")
         found = self._catalog.database(key, include_dropped=request.include_deleted)
         return pb.GetDatabaseResponse(database=to_message_database(found))

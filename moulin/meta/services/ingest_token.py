@@ -1,4 +1,4 @@
-"""IngestTokenService. Plaintexts are in the answers of Create and Rotate, and nowhere else."""
+"""IngestTokenService. Plaintexts are only in the responses of Create and Rotate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JanitorService: figures, and merge tasks as operators see them."""
+"""JanitorService: statistics, and merge tasks for operators."""
 
 from __future__ import annotations
 
@@ -91,7 +91,9 @@ class JanitorServicer(rpc.JanitorServiceServicer):
 
     def UnclaimMergeTask(self, request: pb.UnclaimMergeTaskRequest, context: Any) -> pb.UnclaimMergeTaskResponse:
         if request.min_claimed_secs < 0:
-            raise InvalidInput(f"min_claimed_secs is zero (for an hour) or more, not {request.min_claimed_secs}.")
+            raise InvalidInput(
+                f"min_claimed_secs must be zero (meaning an hour) or more, not {request.min_claimed_secs}."
+            )
         seconds = request.min_claimed_secs or _UNCLAIM_SECONDS
         return pb.UnclaimMergeTaskResponse(
             unclaimed=self._tasks.unclaim_merge_task(from_message_id(request.task_id, "task_id"), seconds)

@@ -1,4 +1,4 @@
-"""MergeTaskService: tasks for workers, and what became of them."""
+"""MergeTaskService: tasks for workers, and their completion."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
         try:
             done, outputs = self._complete(request)
         except Unavailable:
-            raise  # nobody knows yet: the worker asks again
+            raise  # unknown: the worker asks again
         except MoulinError as error:
             return pb.CompleteSegmentMergeTaskResponse(error=pb.CompleteSegmentMergeTaskError(message=error.message))
         ids = [to_message_segment_id(facts.number) for facts in outputs]
@@ -82,9 +82,11 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
         table_id = self._tasks.table_of_merge_task(claim.task_id)
         for message in messages:
             if from_message_id(message.table_id, "table_id") != table_id:
-                raise InvalidInput(f"The merge task is of table {table_id}, its output of {message.table_id}.")
+                raise InvalidInput(
+                    f"The merge task is of table {table_id}, but its output is of table {message.table_id}."
+                )
             if len(message.audt_hash) != _HASH_BYTES and not message.data_file.sha256:
-                raise InvalidInput("An output comes with the hash of its file (audt_hash).")
+                raise InvalidInput("An output needs the hash of its file (audt_hash).")
         if any(is_upload(message, table_id, self._site.store) for message in messages):
             return self._redo(claim, table_id, messages)
         state = self._catalog.table_by_id(table_id)
@@ -97,7 +99,9 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
     ) -> tuple[CommitResult, Sequence[SegmentFacts]]:
         """Complete a task of a worker that knows only the first version of the API, and so writes no lineage."""
         if not all(is_upload(message, table_id, self._site.store) for message in messages):
-            raise InvalidInput("Outputs of a merge task lie all under names of the worker, or all under staged ones.")
+            raise InvalidInput(
+                "The outputs of a merge task must either all have names of the worker, or all staged names."
+            )
         rows = 0
         if self._tasks.finished_task(claim) is None:
             rows = sum(check_upload(message, table_id, self._site.store) for message in messages)
@@ -107,7 +111,7 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
         """The lease that a worker asks for; when it asks for none, the one for workers that know of no heartbeats."""
         if not 0 <= seconds <= _LONGEST_LEASE:
             raise InvalidInput(
-                f"lease_seconds is from 1 to {_LONGEST_LEASE}, or 0 for the server's own, not {seconds}."
+                f"lease_seconds must be from 1 to {_LONGEST_LEASE}, or 0 for the server's default, not {seconds}."
             )
         return float(seconds) or self._tasks.config.merge_poll_lease
 
@@ -120,5 +124,5 @@ class MergeTaskServicer(rpc.MergeTaskServiceServicer):
 
 def _claim(request: Any) -> Claim:
     if request.attempt < 0:
-        raise InvalidInput(f"An attempt is numbered from 1 on, not {request.attempt}.")
+        raise InvalidInput(f"The number of an attempt must be at least 1, not {request.attempt}.")
     return Claim(from_message_id(request.task_id, "task_id"), request.attempt)

@@ -1,7 +1,7 @@
-"""CreateSegment -> the facts of a segment. What it does not say is read from the file, before any transaction.
+"""CreateSegment -> the facts of a segment. Missing facts are read from the file, before any transaction.
 
 A client that knows only the first version of the API puts its file below the table's prefix, under a name of its own.
-Such a file is copied to where a segment lies; the upload is left to clean-up, as are files of Iceberg engines.
+Such a file is copied to a segment path; clean-up deletes the upload, like files of Iceberg engines.
 """
 
 # Decisions: docs/decisions/0083
@@ -74,7 +74,7 @@ def from_message_new_segment(
     parsed = paths.parse_segment_path(path)
     if parsed is None or parsed[0] != state.id:
         raise InvalidInput(
-            f"{path!r} is not the path of a segment of table {state.id}; StageSegments says where to write them."
+            f"{path!r} is not the path of a segment of table {state.id}: use the paths of StageSegments."
         )
     _check_numbers(message)
     times = _times(message, state)
@@ -97,13 +97,13 @@ def from_message_new_segment(
 
 def _check_numbers(message: pb.CreateSegment) -> None:
     if not 0 <= message.number_of_events <= _MAX_EVENTS:
-        raise InvalidInput(f"A segment has from 0 to {_MAX_EVENTS} events, not {message.number_of_events}.")
+        raise InvalidInput(f"A segment can have from 0 to {_MAX_EVENTS} events, not {message.number_of_events}.")
     if message.size_bytes < 0 or message.compressed_size_bytes < 0:
         raise InvalidInput("The sizes of a segment must not be negative.")
     if message.audt_hash and len(message.audt_hash) != _HASH_BYTES:
-        raise InvalidInput(f"audt_hash is empty or has {_HASH_BYTES} bytes, not {len(message.audt_hash)}.")
+        raise InvalidInput(f"audt_hash must be empty or have {_HASH_BYTES} bytes, not {len(message.audt_hash)}.")
     if message.audt_hash and message.audt_algo not in _ALGORITHMS:
-        raise InvalidInput(f"audt_algo is one of {_ALGORITHMS}, not {message.audt_algo}.")
+        raise InvalidInput(f"audt_algo must be one of {_ALGORITHMS}, not {message.audt_algo}.")
 
 
 def _times(message: pb.CreateSegment, state: TableState) -> tuple[int, int] | None:
@@ -114,9 +114,7 @@ def _times(message: pb.CreateSegment, state: TableState) -> tuple[int, int] | No
     if message.HasField("ingest_time_range"):
         earliest, latest = from_message_range(message.ingest_time_range, "ingest time range")
         if first > earliest or last > latest:
-            raise InvalidInput(
-                "No event may be later than its ingest: the time range lies after the ingest time range."
-            )
+            raise InvalidInput("No event can be later than its ingest: the time range is after the ingest time range.")
     return None if state.event_time is None else (first, last)
 
 
@@ -130,7 +128,7 @@ def _given(message: pb.CreateSegment, path: str, number: int, state: TableState,
         raise InvalidInput(f"audt_hash and data_file of {path} disagree.")
     spec = state.specs.get(ref.spec_id)
     if spec is None or len(spec.fields) != len(ref.partition):
-        raise InvalidInput(f"data_file of {path} names a partition that the table's partitioning does not have.")
+        raise InvalidInput(f"data_file of {path} has a partition that does not fit the table's partitioning.")
     facts = manifest.ref_to_segment(ref).facts
     check_segment(state.id, facts)
     check_fits(state, facts)
@@ -141,7 +139,7 @@ def _given(message: pb.CreateSegment, path: str, number: int, state: TableState,
 
 
 def _missing(path: str) -> FailedPrecondition:
-    return FailedPrecondition(f"{path} is not in storage; write the segment before it is registered.")
+    return FailedPrecondition(f"{path} is not in storage: write the segment before registering it.")
 
 
 def _footer(path: str, store: Store) -> pq.FileMetaData:
@@ -156,7 +154,7 @@ def _footer(path: str, store: Store) -> pq.FileMetaData:
 
 def _read(message: pb.CreateSegment, path: str, number: int, state: TableState, store: Store) -> SegmentFacts:
     if state.spec.fields:
-        raise InvalidInput(f"Table {state.full_name} is partitioned: data_file must say which partition {path} is of.")
+        raise InvalidInput(f"Table {state.full_name} is partitioned: data_file must have the partition of {path}.")
     footer = _footer(path, store)
     columns = footer_facts(footer, state.schema)
     first, last = _footer_times(columns, state)
@@ -217,7 +215,7 @@ def check_upload(message: pb.CreateSegment, table_id: UUID, store: Store) -> int
     except NotFound:
         raise _missing(path) from None
     except (pa.ArrowException, OSError) as error:
-        raise InvalidInput(f"{path} is not a Parquet file that can be read: {str(error).splitlines()[0]}.") from None
+        raise InvalidInput(f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}.") from None
     if message.compressed_size_bytes and message.compressed_size_bytes != size:
         raise InvalidInput(f"{path} has {size} bytes, not {message.compressed_size_bytes}.")
     if message.number_of_events and message.number_of_events != rows:
@@ -263,7 +261,7 @@ def _check_rows(path: str, state: TableState, store: Store) -> bool:
             with SegmentReader(store.reader(path), schema, columns=names, name=path) as reader:
                 in_order = is_sorted(reader.table(), order, schema)
     except (Corrupt, Unsupported, InvalidInput) as error:
-        raise InvalidInput(f"{path} cannot be read as rows of {state.full_name}: {error.message}") from None
+        raise InvalidInput(f"{path} does not fit {state.full_name}: {error.message}") from None
     if missing:
         raise InvalidInput(f"{path} lacks values of the column {missing[0]!r}, which {state.full_name} requires.")
     return in_order

@@ -1,4 +1,4 @@
-"""NurseryService: streams to read, and what was made of them."""
+"""NurseryService: streams to read, and registration of their segments."""
 
 # Decisions: docs/decisions/0083
 
@@ -70,10 +70,10 @@ class NurseryServicer(rpc.NurseryServiceServicer):
     ) -> pb.RegisterMergedSegmentsResponse:
         database_id = from_message_id(request.database_id, "database_id")
         if not request.merges:
-            raise InvalidInput("A registration has at least one entry in merges.")
+            raise InvalidInput("A registration needs at least one entry in merges.")
         table_id = from_message_id(request.merges[0].segment.table_id, "table_id")
         if any(part.segment.table_id != request.merges[0].segment.table_id for part in request.merges):
-            raise InvalidInput("All entries in merges are of one table; register others by themselves.")
+            raise InvalidInput("All entries in merges must be of one table: register other tables separately.")
         result = self._registered(request, table_id) or self._register(request, database_id, table_id)
         return pb.RegisterMergedSegmentsResponse(
             segment_versions=result.versions,
@@ -93,7 +93,7 @@ class NurseryServicer(rpc.NurseryServiceServicer):
         uploads = self._uploads(request, table_id)
         sources = [from_message_key(self._site.store, part.segment.cloud_object_key) for part in request.merges]
         if uploads and len(set(sources)) != len(sources):
-            raise InvalidInput("Two entries in merges name the same object.")
+            raise InvalidInput("Two entries in merges have the same object.")
 
         def stage() -> str:
             return self._ingest.stage_segments(database_id, table_id, 1)[0]

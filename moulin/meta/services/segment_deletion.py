@@ -1,4 +1,4 @@
-"""SegmentDeletionService: for those who delete bytes where the lake does not do it itself."""
+"""SegmentDeletionService: for external deletion of files, if the lake does not delete them itself."""
 
 from __future__ import annotations
 

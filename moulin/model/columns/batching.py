@@ -1,4 +1,4 @@
-"""Cut what comes one by one into lists: of a number of items, or of a weight."""
+"""Batches an iterable into lists by number of items or by weight."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def with_key(schema: Schema, names: Sequence[str]) -> Schema:
     """`schema` with these columns as its key: required, in this order."""
     if isinstance(names, str):
-        raise InvalidInput(f"primary_key takes a list of columns: write [{names!r}].")
+        raise InvalidInput(f"primary_key must be a list of columns: use [{names!r}].")
     fields = {field.name: field for field in schema.fields}
     for name in names:
         if name not in fields:
@@ -47,7 +47,7 @@ def with_key(schema: Schema, names: Sequence[str]) -> Schema:
                 f"Column {name} is of type {kind}, which cannot be a key: equal floats may differ in bits."
             )
         if not isinstance(kind, PrimitiveType) or type(kind) not in ENCODERS:
-            raise InvalidInput(f"Column {name} is of type {kind}, which cannot be a key; use a simple type.")
+            raise InvalidInput(f"Column {name} is of type {kind}, which cannot be a key: use a simple type.")
     if len(set(names)) != len(names):
         raise InvalidInput("primary_key names a column twice.")
     key = [fields[name].field_id for name in names]

@@ -36,7 +36,9 @@ def key_values(fields: Sequence[NestedField], rows: pa.Table | pa.RecordBatch) -
     try:
         columns = [_python_values(rows.column(field.name), field.field_type) for field in fields]
     except (ValueError, OverflowError) as error:
-        raise InvalidInput(f"A key value cannot be held in Python ({error}); to write such rows use append.") from None
+        raise InvalidInput(
+            f"A key value cannot be represented in Python ({error}); use append to write such rows."
+        ) from None
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 

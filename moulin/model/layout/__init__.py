@@ -1,4 +1,4 @@
-"""How rows are laid out: which partition, which order, and these values as bytes. Keys and regions are in `key/`.
+"""Layout of rows: partitions, sort orders, and the encoding of their values. Keys and regions are in `key/`.
 
 `partition_spec` and `sort_order` are the partition spec and the sort order of a table, in Iceberg's JSON; `partition`
 and `transform` (with `murmur3`) compute partitions as Iceberg's specification says; `sort` makes sort orders.

@@ -162,7 +162,7 @@ def time_range_ns(iceberg: IcebergType, lower: bytes, upper: bytes) -> tuple[int
     that range, so that comparing with instants treated alike still answers "may overlap" whenever they do.
     """
     if not isinstance(iceberg, PrimitiveType) or not has_time_range(iceberg):
-        raise InvalidInput(f"A column of type {iceberg} has no event time; choose a date or timestamp column.")
+        raise InvalidInput(f"A column of type {iceberg} cannot be the event time: choose a date or timestamp column.")
     first, last = bound_from_bytes(iceberg, lower), bound_from_bytes(iceberg, upper)
     if isinstance(iceberg, DateType):
         return _clamped(first * _DAY_NS), _clamped((last + 1) * _DAY_NS - 1)

@@ -1,4 +1,4 @@
-"""The event time of a table: the column that time ranges prune on."""
+"""The event time of a table: the column used for pruning by time."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def parse_spec(
     one of them is that one.
     """
     if isinstance(fields, str):
-        raise InvalidInput(f"Partitioning is a list of transforms: write [{fields!r}].")
+        raise InvalidInput(f"Partitioning must be a list of transforms: use [{fields!r}].")
     given = [_split_name(text, schema) for text in fields]
     wanted = [_parse_field(text, schema) for text, _ in given]
     _check_redundant(wanted, schema)
@@ -132,13 +132,13 @@ def adopt_spec(
     previous: Sequence[PartitionSpec],
     last_partition_id: int,
 ) -> tuple[PartitionSpec, int]:
-    """A spec whose ids and names somebody else chose, once they are found valid, and the last field id given.
+    """A spec with ids and names from a client, after validation, and the last field id.
 
     `fields` describe the same spec as `parse_spec` has it. A spec equal to one of the `previous` is that one.
     """
     parsed = [_parse_field(text, schema) for text in fields]
     if parsed != [(field.source_id, field.transform) for field in wanted.fields]:
-        raise InvalidInput("The fields of the partition spec are not those that describe it.")
+        raise InvalidInput("The fields of the partition spec do not match its description.")
     _check_redundant(parsed, schema)
     _check_ids(wanted, previous, last_partition_id)
     _check_names(wanted, schema)
@@ -157,12 +157,12 @@ def _check_ids(wanted: PartitionSpec, previous: Sequence[PartitionSpec], last_pa
         new = field.field_id not in known
         if field.field_id in seen or (field.field_id <= last_partition_id if new else False):
             raise InvalidInput(
-                f"Partition field {field.name!r} has the id {field.field_id}: a field that was there keeps its id, and "
-                f"a new one gets one of its own above {last_partition_id}."
+                f"Partition field {field.name!r} has the id {field.field_id}: an existing field keeps its id, and a "
+                f"new one gets an id above {last_partition_id}."
             )
         if not new and known[field.field_id] != (field.source_id, field.transform):
             raise InvalidInput(
-                f"Partition field {field.name!r} has the id {field.field_id} of another one: give it one of its own, "
+                f"Partition field {field.name!r} has the id {field.field_id} of another field: give it a new id "
                 f"above {last_partition_id}."
             )
         seen.add(field.field_id)
@@ -176,7 +176,7 @@ def _check_names(wanted: PartitionSpec, schema: Schema) -> None:
         names.add(field.name)
         own = isinstance(field.transform, IdentityTransform) and schema.find_column_name(field.source_id) == field.name
         if field.name in schema.column_names and not own:
-            raise InvalidInput(f"Partition field {field.name!r} has the name of a column that it does not stand for.")
+            raise InvalidInput(f"Partition field {field.name!r} has the name of a different column.")
 
 
 def decode_partition(spec: PartitionSpec, schema: Schema, values: PartitionTuple) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def format_partition(spec: PartitionSpec, schema: Schema, values: PartitionTuple
 
 def _parse_field(text: object, schema: Schema) -> tuple[int, Transform]:
     if not isinstance(text, str):
-        raise InvalidInput(f'A partition field is text such as "day(ts)", not {type(text).__name__}.')
+        raise InvalidInput(f'A partition field must be text such as "day(ts)", not {type(text).__name__}.')
     name, transform = split_call(text, schema)
     source = find_column(schema, name)
     if column_path(schema, source.field_id) is None:
@@ -237,7 +237,7 @@ def _parse_transform(name: str, number: str | None, text: str) -> Transform:
             raise InvalidInput(f"The number in partition field {text!r} must be 1 to {_MAX_WIDTH}.")
         return _WITH_NUMBER[name](int(number))
     if name in _PLAIN:
-        raise InvalidInput(f"Partition field {text!r}: {name} takes a column alone, as in {name}(ts).")
+        raise InvalidInput(f"Partition field {text!r}: {name} takes only a column, as in {name}(ts).")
     if name in _WITH_NUMBER:
         raise InvalidInput(f"Partition field {text!r}: {name} takes a number and a column, as in {name}(16, id).")
     known = "identity, year, month, day, hour, bucket, truncate, void"

@@ -1,4 +1,7 @@
-"""Segments by size: tiers four times as wide as the one below. Compactions stay in a tier; statistics count by it."""
+"""Size tiers of segments: each four times as wide as the one below.
+
+Compactions stay within a tier; statistics count by tier.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def parse_sort(fields: Sequence[str], schema: Schema, *, order_id: int = 1) -> S
     Ascending with nulls first, or descending with nulls last, unless said otherwise. No fields: unsorted, order 0.
     """
     if isinstance(fields, str):
-        raise InvalidInput(f"A sort order is a list of columns: write [{fields!r}].")
+        raise InvalidInput(f"A sort order must be a list of columns: use [{fields!r}].")
     parsed = [_parse_field(text, schema) for text in fields]
     if not parsed:
         return UNSORTED_SORT_ORDER
@@ -35,7 +35,7 @@ def parse_sort(fields: Sequence[str], schema: Schema, *, order_id: int = 1) -> S
 
 def _parse_field(text: object, schema: Schema) -> SortField:
     if not isinstance(text, str) or (found := _FIELD.fullmatch(text)) is None:
-        raise InvalidInput(f'A sort field is text such as "ts" or "ts desc nulls last", not {text!r}.')
+        raise InvalidInput(f'A sort field must be text such as "ts" or "ts desc nulls last", not {text!r}.')
     name, direction, nulls = found[1], (found[2] or "asc").lower(), (found[3] or "").lower()
     transform: Transform = IdentityTransform()
     if text in schema.column_names:  # a column may be named "a desc"

@@ -72,7 +72,7 @@ def transform_array(transform: Transform, source_type: IcebergType, array: pa.Ar
             return _rebuild((positive % np.uint32(transform.num_buckets)).astype(np.int32), column)
         case TruncateTransform():
             return _truncate(source_type, column, transform.width)
-    raise Unsupported(f"Rows cannot be written by the transform {transform}: it was made by a newer version.")
+    raise Unsupported(f"Rows cannot be written with the transform {transform}: it was created by a newer version.")
 
 
 def source_column(table: pa.Table | pa.RecordBatch, schema: Schema, field_id: int) -> pa.Array:

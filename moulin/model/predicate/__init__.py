@@ -1,4 +1,4 @@
-"""Predicates over rows: which rows a `where` takes, and which files it can leave out.
+"""Predicates over rows: filter rows, and skip files.
 
 `condition` is the tree and its algebra, `predicate` the tree with what callers ask of it. `evaluation` runs it over
 Arrow tables, `terms` cuts it into parts that are tried in turn, `prune` judges it by the facts of a file, `domain` is

@@ -1,4 +1,4 @@
-"""What a column may hold, as far as is known: nulls, NaNs, and values between two bounds.
+"""The known domain of a column: nulls, NaNs, and values between two bounds.
 
 Bounds need not be values that occur; all that is asked of them is that no value lies outside, so truncated ones will
 do.

@@ -1,4 +1,4 @@
-"""What facts alone say of a condition.
+"""Evaluates conditions on statistics alone.
 
 `narrow` takes what is known of some columns, assumes that a row matches, and says what its columns may then hold, or
 None when no row can match. Everything else follows from that one function: a segment may hold a match when narrowing

@@ -1,4 +1,4 @@
-"""Casts of a column to another type: every value converts, or the first that does not is named.
+"""Casts of a column to another type: converts every value, or reports the first that does not fit.
 
 Whole numbers, dates, times and decimals convert without loss; floats are rounded to the nearest one.
 """
@@ -50,7 +50,7 @@ def cast_column(rows: pa.Table, name: str, kind: IcebergType) -> pa.Table:
         value = _shown(column[row])
         raise InvalidInput(
             f"Column {name}: the value {value} of the row with _row_id {rows.column(ROW_ID)[row].as_py()} does not fit "
-            f"type {kind}. Nothing was changed: change or delete such rows first."
+            f"type {kind}. Nothing was changed: change or delete these rows first."
         ) from None
     return rows.set_column(index, pa.field(name, arrow_type(kind)), pa.chunked_array(cast, arrow_type(kind)))
 

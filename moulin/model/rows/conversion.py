@@ -1,4 +1,4 @@
-"""Fits Arrow arrays to the columns of a schema: the same values in canonical types, or why they do not fit."""
+"""Converts Arrow arrays to the types of a schema, or reports why they do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a schema must become so that the rows a user hands in fit: for appends that evolve a table."""
+"""Computes the schema that user data needs, for appends that evolve a table."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ def _held(values: Any) -> Any:
 
 def _field(name: object, values: Any) -> pa.Field:
     if not isinstance(name, str):
-        raise InvalidInput(f"A column is named by text, not by {name!r}.")
+        raise InvalidInput(f"A column name must be text, not {name!r}.")
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return pa.field(name, values.type)
     try:
         return pa.field(name, pa.array(values).type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(
-            f"Column {name} is new, and its values are of no one type ({str(error).splitlines()[0]}): convert them."
+            f"Column {name} is new, and its values have no common type ({str(error).splitlines()[0]}): convert them."
         ) from None
 
 

@@ -43,7 +43,7 @@ def _floating(array: pa.Array, target: pa.DataType, rounding: bool) -> pa.Array 
     if pt.is_float64(array.type) and pt.is_float32(target):
         wider = result.cast(array.type)
         changed = pc.is_inf(wider) if rounding else pc.invert(pc.is_nan(array))
-        _refuse(pc.and_(changed, pc.not_equal(wider, array)), "a float cannot hold it exactly")
+        _refuse(pc.and_(changed, pc.not_equal(wider, array)), "a float cannot represent it exactly")
     return result
 
 
@@ -72,7 +72,7 @@ def _timestamp(array: pa.Array, target: pa.DataType, _: bool) -> pa.Array | None
     source = array.type
     if pt.is_timestamp(source):
         if source.tz is not None and target.tz is None:
-            raise TypeError("its values have a time zone, which type timestamp does not keep: use timestamptz.")
+            raise TypeError("its values have a time zone, which type timestamp does not store: use timestamptz.")
         if source.tz is None and target.tz is not None:
             raise TypeError(f"its values have no time zone, which type timestamptz needs: {WITH_ZONE}")
         return array.cast(target)

@@ -150,7 +150,7 @@ def to_rows(table: pa.Table | pa.RecordBatch, *, pairs: bool = False) -> list[di
 
 
 class SingleRows:
-    """The rows of a batch one at a time, each as `to_rows` gives it, for whoever asks for a few of many."""
+    """The rows of a batch one at a time, each as in `to_rows`, for callers that need only a few."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         kinds, names = batch.schema.types, batch.schema.names

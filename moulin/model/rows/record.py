@@ -1,7 +1,7 @@
-"""Single rows on their way in: checked against a schema fast, one Python row at a time.
+"""Fast check of single rows against a schema, one Python row at a time.
 
-A row that the fast check does not take is judged by `model.rows`, which converts more and says what is wrong; so both
-ways in accept the same rows. msgspec checks the types whose values are stored as they are, `stored_values` the others.
+A row that fails the fast check goes to `model.rows`, which converts more and reports errors; so both paths accept the
+same rows. msgspec checks the types whose values are stored as they are, `stored_values` the others.
 """
 
 # Decisions: docs/decisions/0331
@@ -49,7 +49,7 @@ _TYPES: Final[dict[type[IcebergType], Any]] = {
     BooleanType: bool,
     IntegerType: Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)],
     LongType: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)],
-    # Whole numbers beyond these bounds may not be exact as floats; what is larger is looked at more closely.
+    # Whole numbers beyond these bounds may not be exact as floats; what is larger is checked in detail.
     DoubleType: Annotated[float, msgspec.Meta(gt=-(1 << 53), lt=1 << 53)],
     StringType: str,
     BinaryType: bytes,

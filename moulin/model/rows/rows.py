@@ -1,4 +1,4 @@
-"""Rows as users hand them in, turned into record batches of a table's schema."""
+"""Converts user data to record batches of a table's schema."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class _Intake:
         lengths = {name: len(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
             described = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            raise InvalidInput(f"The columns are not of one length: {described[:500]}.")
+            raise InvalidInput(f"The columns have different lengths: {described[:500]}.")
         rows = next(iter(lengths.values()), 0)
         chunks = range(0, rows, CHUNK_ROWS)
         return chain.from_iterable(
@@ -255,7 +255,7 @@ def _short(value: Any) -> str:
 
 def _unknown_form(data: object, what: str = "Data") -> InvalidInput:
     return InvalidInput(
-        f"{what} cannot be read from {type(data).__name__}: give an Arrow table, batch or reader, a list of dicts, "
+        f"{what} cannot be read from {type(data).__name__}: use an Arrow table, batch or reader, a list of dicts, "
         "a dict of columns, a pyarrow dataset, or a pandas, polars or DuckDB object."
     )
 

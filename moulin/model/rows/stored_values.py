@@ -114,7 +114,7 @@ def _each(one: One) -> Stores:
 
 
 def _refuse(value: Any) -> ValueError:
-    return ValueError(f"{type(value).__name__} is looked at more closely")
+    return ValueError(f"{type(value).__name__} is checked in detail")
 
 
 def _exact(wanted: type) -> Callable[[IcebergType], Stores]:

@@ -53,7 +53,7 @@ LAST_UPDATED_SEQUENCE_FIELD_ID = 2147483539
 
 # What users see in place of the sequence number: the lake's version. Derived at read, never stored.
 LAST_UPDATED_VERSION = "_last_updated_version"
-# The version that made the row, whoever updated it since. Derived from the row id.
+# The version that created the row, independent of updates. Derived from the row id.
 CREATED_VERSION = "_created_version"
 # Position of a row in its segment, as reads give it. Never stored under this name.
 POSITION = "_pos"

@@ -23,7 +23,7 @@ from moulin.model.schema.values import IcebergType, ListType, MapType, Metadata,
 def type_from_arrow(given: object, where: str) -> IcebergType:
     """The storable type of an Arrow one. The ids inside it are provisional."""
     if not isinstance(given, pa.DataType):
-        raise InvalidInput(f"The type of {where} is an Arrow {type(given).__name__}: give its type alone.")
+        raise InvalidInput(f"The type of {where} is an Arrow {type(given).__name__}: pass only its type.")
     found = _from_arrow(given, where, 1)
     check_storable(found, where)
     return found

@@ -1,4 +1,4 @@
-"""Changes of a schema as typed values, and their JSON. What each of them does is in `evolution`."""
+"""Schema changes as typed values, and their JSON. `evolution` applies them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class FillColumn:
 
     def __post_init__(self) -> None:
         if "." in _leaf(self.name) or "." in self.name:
-            raise InvalidInput(f"{self.name} lies inside a column: only whole columns are filled.")
+            raise InvalidInput(f"{self.name} is inside a column: only whole columns can be filled.")
         object.__setattr__(self, "type", to_type(self.type, f"column {self.name}"))
 
 
@@ -131,7 +131,7 @@ class ReplaceColumns:
 
     def __post_init__(self) -> None:
         if not isinstance(self.type, StructType) or not self.type.fields or self.name != "*":
-            raise InvalidInput("The columns of a table are replaced by a struct that has at least one field.")
+            raise InvalidInput("The new columns of a table must be a struct with at least one field.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def coerce_default(kind: IcebergType, value: Any, what: str) -> Any:
     """
     coerce = _COERCE.get(type(kind))
     if coerce is None:
-        raise InvalidInput(f"A default for {what} is not possible: columns of type {kind} start out as null.")
+        raise InvalidInput(f"A default for {what} is not possible: columns of type {kind} have no defaults.")
     try:
         return coerce(kind, value)
     except (ValueError, TypeError, OverflowError, InvalidOperation, struct.error):

@@ -1,4 +1,4 @@
-"""What each change does to a schema.
+"""Applies changes to a schema.
 
 Field ids are never reused: a column added after one of the same name was dropped is another column. Data files are
 never rewritten: readers map them to the current schema by field id, widen their values and fill in what they lack.
@@ -78,7 +78,7 @@ def apply_changes(
             columns = _apply(columns, change, rules)
     if lacks_fields(columns):
         last = next(change.name for change in reversed(changes) if isinstance(change, DropColumn))
-        raise FailedPrecondition(f"Column {last} cannot be dropped: nothing would be left beside it.")
+        raise FailedPrecondition(f"Column {last} cannot be dropped: it is the only one.")
     check_field_count(len(nested_ids(NestedField(0, "", columns))) - 1)
     result = Schema(
         *columns.fields,
@@ -127,7 +127,7 @@ class _Rules:
     def check_free(self, siblings: Sequence[NestedField], path: tuple[str, ...], new: str) -> None:
         taken = next((field.name for field in siblings if field.name.lower() == new.lower()), None)
         if taken is not None:
-            raise AlreadyExists(f"There is already a column {'.'.join((*path[:-1], taken))!r}: choose another name.")
+            raise AlreadyExists(f"Column already exists: {'.'.join((*path[:-1], taken))!r}: choose another name.")
         if len(path) == 1 and new.lower() in {name.lower() for name in self.partition_names}:
             raise AlreadyExists(f"{new!r} is the name of a partition field: choose another name for the column.")
 
@@ -178,7 +178,7 @@ def _edit_inner(inner: NestedField, path: tuple[str, ...], edit: Callable[[_Sibl
         return replace(inner, field_type=_edit(inner.field_type, path, edit))
     edited = edit([inner])
     if [field.name for field in edited] != [inner.name]:
-        raise InvalidInput(f"The {inner.name} of a list or map can be widened or made nullable, nothing else.")
+        raise InvalidInput(f"The {inner.name} of a list or map can only be widened or made nullable.")
     return edited[0]
 
 
@@ -199,17 +199,19 @@ def _add(siblings: _Siblings, path: tuple[str, ...], change: AddColumn, rules: _
 
 def _replaced(columns: StructType, change: ReplaceColumns, rules: _Rules) -> StructType:
     if rules.key:
-        raise FailedPrecondition("A table with a primary key keeps its columns: drop it and make another.")
+        raise FailedPrecondition(
+            "The columns of a table with a primary key cannot be replaced: drop it and create a new one."
+        )
     new = change.type
     assert isinstance(new, StructType)
     before = Schema(*columns.fields)
     make_schema(Schema(*new.fields))  # refuses names and types that no table may have
     numbers = sorted(nested_ids(NestedField(0, "", new)) - {0})
     if not 0 < numbers[0] <= numbers[-1] <= MAX_FIELD_ID or len(numbers) != _count(new):
-        raise InvalidInput(f"Each column has a field id of its own, from 1 to {MAX_FIELD_ID}.")
+        raise InvalidInput(f"Each column must have a distinct field id, from 1 to {MAX_FIELD_ID}.")
     fresh = [number for number in numbers if number > rules.last_id]
     if fresh != list(range(rules.last_id + 1, rules.last_id + 1 + len(fresh))):
-        raise InvalidInput(f"New columns get the field ids that follow {rules.last_id}, and not {fresh[-1]}.")
+        raise InvalidInput(f"New columns must have the field ids that follow {rules.last_id}, and not {fresh[-1]}.")
     for name in (field.name for field in new.fields):
         if name.lower() in {one.lower() for one in rules.partition_names} - {f.name.lower() for f in columns.fields}:
             raise AlreadyExists(f"{name!r} is the name of a partition field: choose another name for the column.")
@@ -249,7 +251,7 @@ def _drop(siblings: _Siblings, path: tuple[str, ...], change: DropColumn, rules:
         if field_id in rules.key:
             raise FailedPrecondition(f"Column {change.name} cannot be dropped: it is part of the primary key.")
         if (use := rules.use_of(field_id)) is not None:
-            raise FailedPrecondition(f"Column {change.name} cannot be dropped: {use} rests on it. Change that first.")
+            raise FailedPrecondition(f"Column {change.name} cannot be dropped: {use} uses it. Change that first.")
     return siblings
 
 
@@ -267,7 +269,7 @@ def _widen(siblings: _Siblings, path: tuple[str, ...], change: WidenColumn, rule
     )
     if isinstance(old, DateType) and use is not None:
         raise FailedPrecondition(
-            f"Column {change.name} cannot become {new}: {use} rests on its days, and stored values would not match."
+            f"Column {change.name} cannot become {new}: {use} uses its days, and stored values would not match."
         )
     siblings[index] = replace(
         field,
@@ -285,12 +287,12 @@ def _cast(siblings: _Siblings, path: tuple[str, ...], change: CastColumn, rules:
         use = rules.use_of(inner) or ("earlier partitioning" if inner in rules.partition_sources else None)
         if use is not None:
             raise FailedPrecondition(
-                f"Column {change.name} cannot become {change.type}: {use} rests on it. Add another column instead."
+                f"Column {change.name} cannot become {change.type}: {use} uses it. Add another column instead."
             )
     if len(path) > 1 or not all(isinstance(kind, PrimitiveType) for kind in (field.field_type, change.type)):
         raise InvalidInput(
-            f"Column {change.name} of type {field.field_type} cannot be cast to {change.type}: only columns of simple "
-            "types can, not structs, lists, maps and what is in them."
+            f"Column {change.name} of type {field.field_type} cannot be cast to {change.type}: only columns of "
+            f"simple types can, not structs, lists, maps and their fields."
         )
     siblings[index] = replace(
         field,
@@ -306,9 +308,9 @@ def _fill(siblings: _Siblings, path: tuple[str, ...], change: FillColumn, rules:
     index = _index_of(siblings, path[-1])
     placed = replace(siblings[index], field_id=change.number, field_type=change.type)
     if (use := rules.use_of(siblings[index].field_id)) is not None:
-        raise FailedPrecondition(f"Column {change.name} cannot be filled: {use} rests on it. Change that first.")
+        raise FailedPrecondition(f"Column {change.name} cannot be filled: {use} uses it. Change that first.")
     if max(nested_ids(placed)) > rules.last_id:
-        raise InvalidInput(f"Column {change.name} cannot get field id {change.number}, which was never given out.")
+        raise InvalidInput(f"Column {change.name} cannot get field id {change.number}, which was never allocated.")
     siblings[index] = placed
     return siblings
 
@@ -361,7 +363,7 @@ def _set_nullable(siblings: _Siblings, path: tuple[str, ...], change: SetNullabl
 def _set_required(siblings: _Siblings, path: tuple[str, ...], change: SetRequired, rules: _Rules) -> _Siblings:
     index = _index_of(siblings, path[-1])
     if len(path) > 1:
-        raise InvalidInput(f"{change.name} lies inside a column: only whole columns can become NOT NULL.")
+        raise InvalidInput(f"{change.name} is inside a column: only whole columns can become NOT NULL.")
     siblings[index] = replace(siblings[index], required=True)
     return siblings
 
@@ -375,7 +377,7 @@ def _set_doc(siblings: _Siblings, path: tuple[str, ...], change: SetDoc, rules: 
 def _set_default(siblings: _Siblings, path: tuple[str, ...], change: SetDefault, rules: _Rules) -> _Siblings:
     index = _index_of(siblings, path[-1])
     if siblings[index].field_type != change.type:
-        raise Conflict(f"Column {change.name} is of type {siblings[index].field_type} by now: set its default again.")
+        raise Conflict(f"Column {change.name} now has type {siblings[index].field_type}: set its default again.")
     siblings[index] = replace(siblings[index], write_default=change.default)
     return siblings
 

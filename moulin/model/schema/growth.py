@@ -49,10 +49,12 @@ def _grown(
 def _added(column: pa.Field, path: str) -> AddColumn:
     if pt.is_null(column.type):
         raise InvalidInput(
-            f"Column {path} is new and has no type, since all its values are null: cast it to one, or leave it out."
+            f"Column {path} is new and all its values are null, so its type is unknown: cast it, or remove it."
         )
     if "." in column.name:
-        raise InvalidInput(f"Column {column.name!r} cannot be added by an append, since its name has a dot: rename it.")
+        raise InvalidInput(
+            f"Column {column.name!r} cannot be added by an append, because its name has a dot: rename it."
+        )
     found = column_from_arrow(column)
     return AddColumn(path, found.field_type, doc=found.doc)
 

@@ -1,4 +1,4 @@
-"""Nulls in columns that became required: which columns those are, and whether a file surely has none in them."""
+"""Nulls in columns that became required: finds these columns, and whether a file certainly has no nulls in them."""
 
 # Decisions: docs/decisions/0290
 

@@ -1,4 +1,4 @@
-"""Schemas: made from what a user gives, with field ids of their own, and searched."""
+"""Schemas: creates them from user input, with new field ids, and searches them."""
 
 # Decisions: docs/decisions/0013
 
@@ -63,7 +63,7 @@ def check_field_count(fields: int) -> None:
     """Refuses a schema with more fields, nested ones counted, than a file footer can sensibly describe."""
     if fields > MAX_FIELDS:
         raise InvalidInput(
-            f"The schema has {fields} fields, nested ones included; at most {MAX_FIELDS} go in one table."
+            f"The schema has {fields} fields, nested ones included; a table can have at most {MAX_FIELDS}."
         )
 
 
@@ -143,7 +143,7 @@ def _from_tuple(column: object) -> NestedField:
 
 def _check_key(fields: Sequence[NestedField], primary_key: Sequence[str]) -> tuple[str, ...]:
     if isinstance(primary_key, str):
-        raise InvalidInput(f"The primary key is a list of columns: write [{primary_key!r}].")
+        raise InvalidInput(f"The primary key must be a list of columns: use [{primary_key!r}].")
     by_name = {field.name: field for field in fields}
     for index, name in enumerate(primary_key):
         field = by_name.get(name)

@@ -83,7 +83,7 @@ def to_bytes(kind: IcebergType, value: Any) -> bytes:
         case DecimalType():
             _, digits, exponent = value.as_tuple()
             if abs(exponent) != kind.scale or len(digits) > kind.precision:
-                raise ValueError(f"{value} has another scale than {kind}, or more digits.")
+                raise ValueError(f"{value} has a different scale than {kind}, or more digits.")
             return decimal_to_bytes(value)
     raise TypeError(f"Values of type {kind} have no bytes.")
 

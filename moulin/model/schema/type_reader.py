@@ -58,7 +58,7 @@ def parse_type(text: str) -> IcebergType:
     provisional: a schema gives its own.
     """
     if not isinstance(text, str):
-        raise InvalidInput(f"A type is given as text, not as {type(text).__name__}. Known types: {KNOWN_TYPES}.")
+        raise InvalidInput(f"A type must be text, not {type(text).__name__}. Known types: {KNOWN_TYPES}.")
     parser = _Parser(text)
     parsed = parser.type(1)
     parser.end()
@@ -161,7 +161,7 @@ class _Parser:
             self._accept_words("without time zone")
         if not word.startswith("timestamp"):
             if zoned:
-                raise InvalidInput(f"The type {self._shown} has a time zone, which is kept for timestamps only.")
+                raise InvalidInput(f"The type {self._shown} has a time zone, which only timestamps support.")
             return PLAIN_TYPES[word]
         return PLAIN_TYPES[f"timestamp{'tz' if zoned else ''}{'_ns' if nanos else ''}"]
 

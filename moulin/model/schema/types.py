@@ -104,7 +104,7 @@ def check_storable(given: IcebergType, what: str, depth: int = 1) -> None:
         check_unique(given.fields, f"The struct {what}")
     elif isinstance(given, ListType):
         if given.length is not None and not 0 <= given.length <= MAX_FIXED:
-            raise InvalidInput(f"The lists of {what} have {given.length} elements: 0 to {MAX_FIXED} are possible.")
+            raise InvalidInput(f"The lists of {what} have {given.length} elements; 0 to {MAX_FIXED} are allowed.")
         check_storable(given.element_type, f"{what}.element", depth + 1)
     elif isinstance(given, MapType):
         check_storable(given.key_type, f"{what}.key", depth + 1)

@@ -4,8 +4,8 @@ Text is an SQL condition: and, or, not, comparisons (<=> and `is [not] distinct 
 null, true or false, like and ilike, isnan, array_contains; columns, fields of structs (`address.city`), values of maps
 of texts (`attributes['http.route']`, null where the key is missing), literals, + - * /, abs, lower and upper. Names are
 quoted with backquotes or double quotes and found as written, else without regard to case.
-In text literals a quote is doubled and a backslash is itself; in a like pattern it escapes. Everything else is refused:
-that is what lake.sql is for.
+In text literals a quote is doubled and a backslash is itself; in a like pattern it escapes. Everything else is
+rejected: use lake.sql for that.
 
 A *where* is what the user wrote. It is parsed once, at the call that takes it: *terms* (columns, literals, formulas)
 are joined into a *condition* by the functions of `conditions`, which front ends that take no text call directly. A
@@ -27,12 +27,12 @@ from moulin.model.columns import compute as pc
 from moulin.model.predicate import Predicate
 from moulin.model.predicate.condition import Computed, leaves
 from moulin.model.schema.values import Schema
-from moulin.model.where.foreign import bind, foreign
+from moulin.model.where.foreign import Hint, bind, foreign
 from moulin.model.where.formula import Term
 
-Where: TypeAlias = "str | pc.Expression | Predicate | None"
-"""What may be passed as `where=`: text or an expression of a user, or a predicate that was made before over the same
-schema. None takes every row."""
+Where: TypeAlias = "str | pc.Expression | Predicate | Hint | None"
+"""What may be passed as `where=`: text or an expression of a user, a predicate that was made before over the same
+schema, or a hint. None takes every row."""
 
 _NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 
@@ -46,6 +46,8 @@ def parse_where(where: Where, schema: Schema, aliases: Mapping[str, str] = _NO_A
         return Predicate.everything(schema)
     if isinstance(where, Predicate):
         return where
+    if isinstance(where, Hint):
+        return Predicate.of(schema, where.condition(schema), str(where.expression))
     if isinstance(where, pc.Expression):
         return Predicate.of(schema, foreign(where, schema), str(where))
     if not isinstance(where, str):
@@ -71,4 +73,4 @@ def parse_term(text: str, schema: Schema, aliases: Mapping[str, str] = _NO_ALIAS
     return Reader(schema, aliases).term(parse_text(text))
 
 
-__all__ = ["Where", "parse_term", "parse_where"]
+__all__ = ["Hint", "Where", "parse_term", "parse_where"]

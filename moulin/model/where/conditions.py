@@ -120,7 +120,7 @@ def array_contains(term: Term, value: Term, *, negated: bool = False) -> Conditi
         what = f"column {term.name} is of type {term.type}" if isinstance(term, Column) else "no column was given"
         raise InvalidInput(f"array_contains needs a column of lists, and {what}.")
     if not isinstance(value, Literal):
-        raise InvalidInput("array_contains needs a literal as the element; use lake.sql to look for another column.")
+        raise InvalidInput("array_contains needs a literal as the element; use lake.sql to search for a column.")
     if value.value is None:
         return FALSE
     found = Contains(term, None, negated)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from moulin.errors import InvalidInput
 from moulin.model.columns import compute as pc
-from moulin.model.predicate.condition import Column, Computed, Condition, conjunction
+from moulin.model.predicate.condition import TRUE, Column, Computed, Condition, conjunction
 from moulin.model.schema.arrow import arrow_schema, empty_table
 from moulin.model.schema.schema import unknown_column
 from moulin.model.schema.values import Schema
@@ -29,6 +30,22 @@ def foreign(expression: pc.Expression, schema: Schema) -> Condition:
         return Computed(expression, columns, foreign=True)
     read = tuple(_read(expression, arrow_schema(schema), columns))
     return conjunction([weaker(expression, read), Computed(expression, read, foreign=True)])
+
+
+@dataclass(frozen=True)
+class Hint:
+    """A condition of somebody who tests the rows himself: what cannot hold it may be left out, and need not be."""
+
+    expression: pc.Expression
+
+    def condition(self, schema: Schema) -> Condition:
+        """What holds for all rows that are wanted, whatever is thought of NaN and of null in lists."""
+        try:
+            bind(self.expression, schema)
+        except InvalidInput:
+            return TRUE  # whoever tests the rows converts them first
+        columns = tuple(Column((field.name,), field.field_id, field.field_type) for field in schema.fields)
+        return weaker(self.expression, tuple(_read(self.expression, arrow_schema(schema), columns)), floats=False)
 
 
 def bind(expression: pc.Expression, schema: Schema) -> None:

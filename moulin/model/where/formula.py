@@ -1,4 +1,4 @@
-"""What is computed in a `where`, beyond judging by facts: arithmetic, functions, and columns compared with columns.
+"""Computed parts of a `where`: arithmetic, functions, and comparisons of columns.
 
 It becomes an Arrow expression. Whole numbers are computed in 64 bits and fail on overflow, decimals exactly in up to 76
 digits. A float makes the result a double, and so does `/`, which gives null for a zero divisor.
@@ -148,7 +148,7 @@ def absolute(term: Term) -> Term:
 def changed_case(name: Choice["lower", "upper"], term: Term) -> Term:
     found = formula(term)
     if found.kind != "text":
-        raise InvalidInput(f"{name} needs text, and was given {_named(found)}.")
+        raise InvalidInput(f"{name} needs text, but got {_named(found)}.")
     change = pc.utf8_lower if name == "lower" else pc.utf8_upper
     return Formula(change(found.expression), "text", found.columns)
 
@@ -160,7 +160,7 @@ def map_value(term: Term, key: str) -> Formula:
         what = f"column {term.name} is of type {term.type}" if isinstance(term, Column) else "no column was given"
         raise InvalidInput(f"A key in brackets needs a column of maps, and {what}.")
     if not isinstance(of.key_type, StringType) or not isinstance(of.value_type, StringType):
-        raise InvalidInput(f"A where looks into maps of texts alone, and column {term.name} is of type {of}.")
+        raise InvalidInput(f"[...] works only on maps of strings, but column {term.name} is of type {of}.")
     return Formula(pc.map_lookup(term.stored, pa.scalar(key), "first"), "text", (term,))
 
 
@@ -172,7 +172,7 @@ def compared(operator: Operator, left: Term, right: Term) -> Condition:
     if not (one.is_number and other.is_number):
         if one.kind != other.kind:
             raise InvalidInput(
-                f"{_named(one).capitalize()} cannot be compared with {_named(other)}; compare values of one type."
+                f"{_named(one).capitalize()} cannot be compared with {_named(other)}: compare values of the same type."
             )
         return Computed(arrow_comparison(operator, one.expression, other.expression), columns)
     kind = _wider(one, other)
@@ -195,7 +195,7 @@ def compared_literals(operator: Operator, left: Literal, right: Literal) -> Cond
     if a is None or b is None:
         return FALSE
     if type(a) is not type(b):
-        raise InvalidInput(f"{shown(left)} cannot be compared with {shown(right)}; write both as one type.")
+        raise InvalidInput(f"{shown(left)} cannot be compared with {shown(right)}: write both with the same type.")
     holds = {"=": a == b, "!=": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}  # type: ignore[operator]
     return Constant(holds[operator])
 
@@ -204,7 +204,7 @@ def _formula_of_column(column: Column) -> Formula:
     kind = _KINDS.get(type(column.type))
     if kind is None:
         raise InvalidInput(
-            f"Column {column.name} is of type {column.type} and cannot be compared as a whole; name a field inside it."
+            f"Column {column.name} is of type {column.type} and cannot be compared as a whole: use a field inside it."
         )
     expression = column.comparable
     if isinstance(column.type, IntegerType):
@@ -239,7 +239,7 @@ def _folded(operator: Arithmetic, left: Literal, right: Literal) -> Literal:
     fold = {"+": _EXACT.add, "-": _EXACT.subtract, "*": _EXACT.multiply, "/": _EXACT.divide}[operator]
     folded = fold(a, b)
     if not folded.is_finite():
-        raise InvalidInput(f"{shown(Literal(None, sql))} is too large a number; write a smaller one.")
+        raise InvalidInput(f"{shown(Literal(None, sql))} is too large a number: use a smaller one.")
     return Literal(folded, sql)
 
 
@@ -270,7 +270,7 @@ def _wider(one: Formula, other: Formula) -> Kind:
 def _need_number(what: str, *formulas: Formula) -> None:
     for found in formulas:
         if not found.is_number:
-            raise InvalidInput(f"{what} needs numbers, and was given {_named(found)}.")
+            raise InvalidInput(f"{what} needs numbers, but got {_named(found)}.")
 
 
 def _named(found: Formula) -> str:

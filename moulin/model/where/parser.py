@@ -1,4 +1,4 @@
-"""The text of a `where` as sqlglot's tree, and what may be in it."""
+"""Parses a `where` with sqlglot, and checks what is allowed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 
 from moulin.errors import InvalidInput
+from moulin.model.nested_types import MOST, are_too_deep
 from moulin.model.where.literal import check_unicode
 
 MAX_DEPTH = 32
@@ -35,22 +36,24 @@ _HARMLESS: dict[type[exp.Expression], tuple[str, ...]] = {exp.Div: ("typed", "sa
 def parse_text(text: str) -> exp.Expression:
     check_unicode(text)
     if not text.strip():
-        raise InvalidInput("The where is empty; leave it out to take every row.")
+        raise InvalidInput("The where is empty: omit it to select every row.")
     try:
         found = WhereDialect().tokenize(text)
         _check_depth(found)
         trees = WhereDialect().parser().parse_into(exp.Condition, found, text)
+    except InvalidInput:
+        raise
     except TokenError:
         raise InvalidInput(
-            f"The where {cut(text)!r} cannot be read: a quote or comment in it is not closed, or x'..' is not hex."
+            f"The where {cut(text)!r} cannot be parsed: a quote or comment is not closed, or x'..' is not hex."
         ) from None
     except ParseError as error:
         raise InvalidInput(_parse_message(text, error)) from None
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         # The parser stumbles over some nonsense before it can say what is wrong with it.
-        raise InvalidInput(f"The where {cut(text)!r} cannot be read as a condition.") from None
+        raise InvalidInput(f"The where {cut(text)!r} cannot be parsed as a condition.") from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Expression):
-        raise InvalidInput("The where has to be one condition; it has several statements or none.")
+        raise InvalidInput("The where must be one condition, but it has several statements or none.")
     return trees[0]
 
 
@@ -66,11 +69,13 @@ def _check_depth(found: list[Token]) -> None:
         run = run + 1 if token.token_type in prefixes else 0
         if depth + run > MAX_DEPTH:
             raise InvalidInput(TOO_DEEP)
+    if are_too_deep(found, WhereDialect.Parser.TYPE_TOKENS):
+        raise InvalidInput(f"The where has more than {MOST} types or calls of their names in one another: flatten it.")
 
 
 def _parse_message(text: str, error: ParseError) -> str:
     if not error.errors:
-        return f"The where {cut(text)!r} cannot be read as a condition."
+        return f"The where {cut(text)!r} cannot be parsed as a condition."
     first = error.errors[0]
     wrong = str(first.get("description"))
     if not wrong.startswith("Expecting"):

@@ -1,4 +1,4 @@
-"""sqlglot's tree of a `where` as a condition over the columns of a schema."""
+"""Converts sqlglot's tree of a `where` to a condition over the columns of a schema."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Reader:
         if isinstance(term, Column) and isinstance(term.type, BooleanType):
             return Compare(term, "=", 0 if negate else 1)
         what = f"column {term.name} is of type {term.type}" if isinstance(term, Column) else "a value stands alone"
-        raise InvalidInput(f"A where is made of conditions, and {what}; compare it with something.")
+        raise InvalidInput(f"A where must be a condition, but {what}: compare it with something.")
 
     def _in(self, node: exp.In, negate: bool) -> Condition:
         if node.args.get("query") is not None:
@@ -123,7 +123,7 @@ class Reader:
         this = self.term(node.this)
         choices = [self.term(choice) for choice in node.expressions]
         if not choices:
-            raise InvalidInput("The list after `in` is empty; write at least one value, in parentheses.")
+            raise InvalidInput("The list after `in` is empty: write at least one value in parentheses.")
         return one_of(this, choices, negated=negate)
 
     def _is(self, node: exp.Is, negate: bool) -> Condition:
@@ -217,7 +217,7 @@ class Reader:
         found = cast(this, to.this.name, sizes[1] if len(sizes) > 1 else None)
         if found is None:
             raise InvalidInput(
-                f"{shown(this)} is not exactly a value of type {to.this.name.lower()}; correct it or use lake.sql."
+                f"{shown(this)} is not exactly a value of type {to.this.name.lower()}: correct it or use lake.sql."
             )
         return found
 
@@ -254,4 +254,4 @@ def _bytes(node: exp.HexString) -> Literal:
     try:
         return Literal(bytes.fromhex(node.this), f"x'{node.this}'")
     except ValueError:
-        raise InvalidInput(f"x'{cut(node.this)}' is not bytes: it needs two hex digits for each.") from None
+        raise InvalidInput(f"x'{cut(node.this)}' is not valid: write two hex digits per byte.") from None

@@ -1,7 +1,7 @@
-"""What a pyarrow expression compares: Arrow writes it as Substrait, and the comparisons with literals are read there.
+"""Finds the comparisons of a pyarrow expression: Arrow serializes it as Substrait, from which comparisons with literals
+are read.
 
-The expression itself is always evaluated, too. So what is not understood here, or holds for more rows than the
-expression does, costs time and changes no result.
+The expression itself is always evaluated too, so parts that are unknown here only cost time.
 """
 
 # Decisions: docs/decisions/0580
@@ -77,10 +77,11 @@ _KINDS: Final[Mapping[int, tuple[type[IcebergType], ...]]] = {
 """By the field of a literal, the types of columns whose comparands it has."""
 
 
-def weaker(expression: pc.Expression, columns: Sequence[Column]) -> Condition:
+def weaker(expression: pc.Expression, columns: Sequence[Column], *, floats: bool = True) -> Condition:
     """A condition that holds for every row for which `expression` is true; it may hold for others.
 
-    `columns` are those that the expression reads by name.
+    `columns` are those that the expression reads by name. Without `floats`, comparisons of such columns are not read:
+    for Arrow NaN is less and greater than nothing, and others think otherwise.
     """
     known = [column for column in columns if type(column.type) in _READABLE]
     schema = pa.schema([pa.field(column.path[0], arrow_type(column.type)) for column in known])
@@ -91,7 +92,7 @@ def weaker(expression: pc.Expression, columns: Sequence[Column]) -> Condition:
     except (ImportError, pa.ArrowException, ValueError, TypeError, LookupError):
         return TRUE
     try:
-        return _Reader(bytes(written), known).condition()
+        return _Reader(bytes(written), known, floats).condition()
     except (ValueError, LookupError, struct.error):
         return TRUE
 
@@ -99,8 +100,8 @@ def weaker(expression: pc.Expression, columns: Sequence[Column]) -> Condition:
 class _Reader:
     """Reads one expression. A leaf that is not understood is TRUE, and so is its opposite."""
 
-    def __init__(self, written: bytes, columns: Sequence[Column]) -> None:
-        self._message, self._columns = parse(written), columns
+    def __init__(self, written: bytes, columns: Sequence[Column], floats: bool) -> None:
+        self._message, self._columns, self._floats = parse(written), columns, floats
         self._functions: dict[int, str] = {}
         for one in self._message.get(_FUNCTIONS, ()):
             declared = parse(_inner(parse(one), 3))
@@ -165,11 +166,12 @@ class _Reader:
         return membership(column, comparands) if comparands else FALSE
 
     def _column(self, node: Message) -> Column | None:
-        """The column that a node is; None for another node, and for a field of a struct."""
+        """The column that a node is; None for what is not one, a field of a struct, and a column that is not read."""
         if set(node) != {_SELECTION}:
             return None
         field = parse(_inner(parse(_inner(parse(_inner(node, _SELECTION)), 1)), 2))
-        return None if 2 in field else self._columns[_number(field, 1)]
+        column = self._columns[_number(field, 1)]
+        return None if 2 in field or (column.is_floating and not self._floats) else column
 
 
 def _wrapped(literal: int | bytes) -> Message:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LakeCatalog(Catalog):
-    """A database of the lake goes before one of Spark's of the same name, as it does in SQL."""
+    """A database of the lake takes precedence over one of Spark with the same name, as in SQL."""
 
     def __init__(self, spark: SparkSession, lake: Attached) -> None:
         super().__init__(spark)
@@ -112,11 +112,11 @@ class LakeCatalog(Catalog):
         super().uncacheTable(tableName)
 
     def recoverPartitions(self, tableName: str) -> None:  # noqa: N802, N803
-        self._refuse(tableName, "its partitions are always known, so leave this out")
+        self._refuse(tableName, "its partitions are always known, so remove this")
         super().recoverPartitions(tableName)
 
     def analyzeTable(self, tableName: str, noScan: bool = False) -> None:  # noqa: N802, N803
-        self._refuse(tableName, "statistics are written with its rows, so leave this out")
+        self._refuse(tableName, "statistics are written with its rows, so remove this")
         super().analyzeTable(tableName, noScan)
 
     def listPartitions(self, tableName: str) -> Any:  # noqa: N802, N803
@@ -128,12 +128,12 @@ class LakeCatalog(Catalog):
         return super().createTable(tableName, *args, **kwargs)
 
     def createExternalTable(self, tableName: str, *args: Any, **kwargs: Any) -> DataFrame:  # noqa: N802, N803
-        self._refuse(tableName, "a lake holds the files of its tables: load others with table.backfill(folder)")
+        self._refuse(tableName, "external files cannot be used as tables: load them with table.backfill(folder)")
         return super().createExternalTable(tableName, *args, **kwargs)
 
     def setCurrentDatabase(self, dbName: str) -> None:  # noqa: N802, N803
         if self._moulin.has_database(dbName):
-            raise Unsupported(f"{dbName!r} is a database of the lake: write its tables as {dbName}.table.")
+            raise Unsupported(f"{dbName!r} is a database of the lake: write tables as {dbName}.table.")
         super().setCurrentDatabase(dbName)
 
     def dropDatabase(self, dbName: str, ifExists: bool = False, cascade: bool = False) -> None:  # noqa: N802, N803

@@ -1,4 +1,4 @@
-"""What an attached session needs of Spark for a lake."""
+"""The interface of an attached session to a lake's Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moulin.pipeline.sql.catalyst import CATALOG, LogicalPlan, on_branches
 
 
 class Attached(Protocol):
-    """Filled in by `moulin.pipeline.spark.LakeSpark`."""
+    """Implemented by `moulin.pipeline.spark.LakeSpark`."""
 
     @property
     def lake(self) -> Lake: ...
@@ -22,7 +22,7 @@ class Attached(Protocol):
         """Whether the lake has a database of this name."""
 
     def names_lake(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> bool:
-        """Whether a statement is a matter of the lake."""
+        """Whether a statement is for the lake."""
 
     def run(
         self,
@@ -33,7 +33,7 @@ class Attached(Protocol):
         changes: bool,
         foreign: bool,
     ) -> DataFrame:
-        """Run a statement; with `foreign`, names that are not the lake's are left to Spark."""
+        """Run a statement; with `foreign`, names outside of the lake are left to Spark."""
 
     def rows(self, database: str, name: str) -> DataFrame:
         """All rows of a table or view of the lake."""

@@ -1,4 +1,4 @@
-"""What an attached session reads: tables of the lake by their names, and through `format("moulin")`."""
+"""Reads of an attached session: tables of the lake by name, and through `format("moulin")`."""
 
 # Decisions: docs/decisions/0460
 
@@ -19,7 +19,7 @@ _FORMAT = "moulin"
 
 
 class LakeReader(DataFrameReader):
-    """`spark.read`. It remembers what it was asked for, which PySpark hands to Java at once."""
+    """`spark.read`. Records its options, which PySpark passes to Java at once."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class LakeReader(DataFrameReader):
 
 
 class LakeStreamReader(DataStreamReader):
-    """`spark.readStream`, which names the call that streams a table of the lake."""
+    """`spark.readStream`, whose errors name the call that streams a table of the lake."""
 
     def __init__(self, session: SparkSession, attached: Attached) -> None:
         super().__init__(session)
@@ -94,7 +94,7 @@ class LakeStreamReader(DataStreamReader):
         if name is None:
             return super().table(tableName)
         raise Unsupported(
-            "A stream of a table of the lake is its changes: use spark.readStream.format('moulin')"
+            "To stream the changes of a table of the lake, use spark.readStream.format('moulin')"
             f".option('lake', {self._moulin.lake.uri!r}).option('changes_since', 'now').load({full_name(*name)!r})."
         )
 

@@ -1,4 +1,4 @@
-"""The session: SQL and tables that are read."""
+"""The session: SQL and reads of tables."""
 
 # Decisions: docs/decisions/0267
 
@@ -21,7 +21,7 @@ from moulin.pipeline.sql.sql import check_is_statement
 
 
 class AttachedSession(SparkSession):
-    """A Spark session that is known by another Python object too; both have the same views, settings and jobs."""
+    """A second Python object for a Spark session, with the same views, settings and jobs."""
 
     _moulin: Attached
     _moulin_plain: SparkSession
@@ -37,7 +37,7 @@ class AttachedSession(SparkSession):
         return made
 
     def sql(self, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: N803 - as PySpark names it
-        """A statement about tables of the lake is run as `lake.sql` does it, and any other as Spark does it."""
+        """Statements on tables of the lake run as in `lake.sql`, all others in Spark."""
         formatter = SQLStringFormatter(self)
         text = formatter.format(sqlQuery, **kwargs) if kwargs else sqlQuery
         try:
@@ -79,7 +79,7 @@ class AttachedSession(SparkSession):
         return self._own(self._moulin.rows(database, name))
 
     def _own(self, frame: DataFrame) -> DataFrame:
-        """The frame as one of this session. What it is made of is pinned for as long as the other lives."""
+        """The frame as one of this session. Its versions are pinned as long as the original exists."""
         if isinstance(frame, DeferredFrame):
             return frame.of_session(self)
         own: Any = type(frame)(frame._jdf, self)

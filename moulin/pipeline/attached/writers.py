@@ -1,8 +1,8 @@
 """Writers of DataFrames that came from an attached session.
 
-PySpark makes every DataFrame of one class, and every DataFrame knows its session: `write`, `writeTo`, `writeStream` and
-`mergeInto` of that class are replaced once, and ask the session whether it knows a lake. For other sessions they do
-what they did.
+All PySpark DataFrames have one class, and each has its session: `write`, `writeTo`, `writeStream` and
+`mergeInto` of that class are replaced once, and check whether the session has an attached lake. For other sessions they
+are unchanged.
 """
 
 # Decisions: docs/decisions/0267, docs/decisions/0285
@@ -39,7 +39,7 @@ _known: dict[str, Any] = {}
 
 
 def know_writers() -> None:
-    """Have DataFrames ask their session whether it knows a lake. Done once."""
+    """Patch DataFrames to check whether their session has an attached lake. Done once."""
     frames: Any = ClassicFrame
     with _lock:
         if _known:
@@ -117,7 +117,7 @@ class LakeWriter(DataFrameWriter):
         if partitionBy is not None:
             self.partitionBy(partitionBy)
         if self._mode not in _MODES:
-            raise InvalidInput(f"The mode of a write is append, overwrite, ignore or error, not {self._mode!r}.")
+            raise InvalidInput(f"The mode of a write must be append, overwrite, ignore or error, not {self._mode!r}.")
         save(self._moulin.lake, ".".join(found), self._df, _MODES[self._mode], partition_by=self._partitions)
 
     def insertInto(self, tableName: str, overwrite: bool | None = None) -> None:  # noqa: N802, N803
@@ -140,7 +140,7 @@ class LakeWriterV2(DataFrameWriterV2):
 
     def using(self, provider: str) -> DataFrameWriterV2:
         if provider.lower() != "moulin":
-            raise Unsupported(f"Tables of the lake have one format: leave out using({provider!r}).")
+            raise Unsupported(f"Tables of the lake have one format: remove using({provider!r}).")
         return self
 
     def tableProperty(self, property: str, value: Any) -> DataFrameWriterV2:  # noqa: N802
@@ -186,7 +186,7 @@ class LakeWriterV2(DataFrameWriterV2):
 
 
 class LakeStreamWriter(DataStreamWriter):
-    """`frame.writeStream`, which names the call that streams into a table of the lake."""
+    """`frame.writeStream`, whose errors name the call that streams into a table of the lake."""
 
     def __init__(self, frame: DataFrame, lake: Attached) -> None:
         super().__init__(frame)

@@ -1,7 +1,7 @@
-"""Which messages of Spark Connect are taken: by lists of fields, so that what nobody thought of is refused.
+"""Allow lists of Spark Connect messages and fields: everything else is rejected.
 
-Messages are checked before anything reads them. What the lists let through is planned by Spark without running
-anything, and then checked again as a plan (`pipeline/sql/safe.py`): functions, tables and hints are its matter.
+Messages are checked before anything reads them. Allowed messages are planned by Spark without running anything, and
+then the plan is checked again (`pipeline/sql/safe.py`) for functions, tables and hints.
 """
 
 # Decisions: docs/decisions/0265
@@ -201,7 +201,7 @@ _ALLOWED = _parsed(_FIELDS)
 
 
 def check(message: Message) -> None:
-    """Refuse a message that has, at any depth, a field that is not in the lists or a value out of bounds.
+    """Reject a message that has, at any depth, a field that is not on the lists or a value out of range.
 
     Raises PermissionDenied, Unsupported or InvalidInput.
     """
@@ -223,7 +223,7 @@ def _check(message: Message, counted: Iterator[int], cases: int = 0) -> None:
         if not _is_allowed(name, field.name):
             raise _refusal(f"{short}.{field.name}")
         if field.is_repeated and field.message_type is not None and len(value) > MAX_LIST:
-            raise InvalidInput(f"A query lists at most {MAX_LIST} values: put them into a table, and join it.")
+            raise InvalidInput(f"A query can list at most {MAX_LIST} values: put them into a table, and join it.")
         for part in _messages(field, value):
             _check(part, counted, cases)
     bounds = _BOUNDS.get(short)
@@ -259,33 +259,33 @@ def _refusal(field: str) -> Exception:
     if reason is None and field.startswith("Catalog."):
         reason = _ASK_TABLE
     if reason is None:
-        return Unsupported(f"This server does not take {field} of Spark Connect: use SQL over tables of the lake.")
-    return PermissionDenied(f"This server does not take {field} of Spark Connect: {reason}.")
+        return Unsupported(f"This server does not support {field} of Spark Connect: use SQL over tables of the lake.")
+    return PermissionDenied(f"This server does not support {field} of Spark Connect: {reason}.")
 
 
 def _check_pivot(pivot: Any) -> None:
     if not pivot.values:
-        raise InvalidInput("Name the values of the pivot: pivot(column, [value, ...]).")
+        raise InvalidInput("Give the values of the pivot: pivot(column, [value, ...]).")
 
 
 def _check_partitions(message: Any) -> None:
     if message.num_partitions > MAX_PARTITIONS:
-        raise InvalidInput(f"Ask for at most {MAX_PARTITIONS} partitions, not {message.num_partitions}.")
+        raise InvalidInput(f"Use at most {MAX_PARTITIONS} partitions, not {message.num_partitions}.")
 
 
 def check_schema(text: str) -> None:
-    """Refuse a schema, as JSON, that names classes of Java. Others are refused when they are read."""
+    """Reject a JSON schema with Java class names. Other errors are found when it is read."""
     if "{" not in text:
         return
 
     def pairs(found: list[tuple[str, Any]]) -> None:
         if ("type", "udt") in found:
-            raise PermissionDenied("Columns have types of Spark's own, not types that a class defines.")
+            raise PermissionDenied("Columns must have Spark's own types, not user-defined types.")
 
     try:
         json.loads(text, object_pairs_hook=pairs)
     except (ValueError, RecursionError):
-        raise InvalidInput("The schema is not JSON that can be read.") from None
+        raise InvalidInput("The schema is not valid JSON.") from None
 
 
 def _check_rows(relation: Any) -> None:
@@ -302,14 +302,14 @@ def _check_arguments(sql: Any) -> None:
     check_text(sql.query if isinstance(sql, pb.SQL) else sql.sql)
     for value in (*sql.named_arguments.values(), *sql.pos_arguments):
         if value.WhichOneof("expr_type") != "literal":
-            raise PermissionDenied("The args of a query are plain values, not expressions.")
+            raise PermissionDenied("The args of a query must be plain values, not expressions.")
 
 
 def _check_with_relations(message: Any) -> None:
     if message.root.WhichOneof("rel_type") != "sql" or any(
         one.WhichOneof("rel_type") != "subquery_alias" for one in message.references
     ):
-        raise Unsupported("This server takes sub-queries in SQL alone: write the query as SQL.")
+        raise Unsupported("This server supports sub-queries only in SQL: write the query as SQL.")
 
 
 _BOUNDS = {

@@ -1,4 +1,4 @@
-"""What clients ask of the catalog (`spark.catalog`), answered from the lake. Names are as Spark's own answers have."""
+"""Catalog requests of clients (`spark.catalog`), answered from the lake, with the same column names as in Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NO_DATABASE = "default"  # where names of one part are looked up: views, and ne
 
 
 class ConnectCatalog:
-    """The catalog as one client sees it."""
+    """The catalog of one client."""
 
     def __init__(self, lake: Lake, guard: SafeSql, columns: Callable[[str], Any]) -> None:
         """`columns` gives the schema of the table or view with a name that is written as in SQL."""

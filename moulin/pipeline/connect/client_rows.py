@@ -1,7 +1,7 @@
-"""Rows that clients send: Arrow streams that become no larger than they are when Spark reads them.
+"""Rows from clients: only Arrow streams that do not grow when Spark reads them.
 
-Spark keeps them as rows in the driver. A few bytes of Arrow can stand for many rows: compressed, as columns without
-values, as words of a dictionary, or as views that share their text. What Spark's clients send has none of these.
+Spark keeps them as rows in the driver. A few bytes of Arrow can represent many rows: compressed, as columns without
+values, as dictionaries, or as views that share text. Spark's clients use none of these.
 """
 
 # Decisions: docs/decisions/0286
@@ -27,7 +27,7 @@ _PLAIN = (
 
 
 def check_rows(data: bytes) -> None:
-    """Raises InvalidInput for a stream that is damaged, has too many rows, or would grow when it is read."""
+    """Raises InvalidInput for a stream that is damaged, has too many rows, or would grow when read."""
     if not data:
         return
     try:
@@ -43,11 +43,11 @@ def check_rows(data: bytes) -> None:
                 batch.validate(full=True)
     except (pa.ArrowException, struct.error, OSError) as error:
         reason = str(error).partition("\n")[0]
-        raise InvalidInput(f"The rows of the client are not Arrow that can be read: {reason}") from None
+        raise InvalidInput(f"The rows of the client are not valid Arrow: {reason}") from None
 
 
 def _check_messages(data: bytes) -> None:
-    """Refuse what is compressed and what has dictionaries, before anything is unpacked."""
+    """Reject compressed and dictionary-encoded data before anything is decoded."""
     reader = pa.ipc.MessageReader.open_stream(pa.BufferReader(data))
     while True:
         try:
@@ -57,7 +57,7 @@ def _check_messages(data: bytes) -> None:
         table = _Table.root(message.metadata.to_pybytes())
         kind = table.byte(1)
         if kind == _DICTIONARY or (kind == _BATCH and table.table(2).has(_COMPRESSION)):
-            raise InvalidInput("The client sent compressed rows: send them plain.")
+            raise InvalidInput("The client sent compressed rows: send them uncompressed.")
 
 
 def _check_type(kind: pa.DataType, *, may_be_null: bool) -> None:

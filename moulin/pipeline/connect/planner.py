@@ -31,7 +31,7 @@ class Planner:
         self._types = jvm.org.apache.spark.sql.types.DataType
 
     def relation(self, message: pb.Relation) -> LogicalPlan:
-        """The plan of a relation, which nothing was looked up for."""
+        """The unresolved plan of a relation."""
         parsed = self._relation.parseFrom(message.SerializeToString())
         with self._catalyst.active():
             return self._planner.transformRelation(parsed)

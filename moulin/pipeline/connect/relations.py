@@ -1,8 +1,8 @@
-"""Relations as plans that nothing was looked up for, so that they can be checked before anything runs.
+"""Plans relations without resolving anything, so that they can be checked before anything runs.
 
-Spark's planner analyzes some relations at once, when tables of the lake are still mere names. Of these, the ones with
-expressions are planned here as the plans that Spark makes of them. The others have no expressions but names of columns
-and plain values: they are computed from a checked frame of their input, and the result takes their place.
+Spark's planner analyzes some relations at once, when tables of the lake are still unresolved names. Those with
+expressions are planned here, as Spark would. The others have only column names and plain values: they are computed from
+a checked frame of their input, and replaced by the result.
 """
 
 # Decisions: docs/decisions/0265
@@ -30,7 +30,7 @@ from moulin.pipeline.sql.safe import SafeSql, View
 
 
 class Relations:
-    """The plans of one message. What it needs lives as long as this object."""
+    """The plans of one message. Its resources live as long as this object."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Relations:
         run: Callable[[LogicalPlan], DataFrame],
         answer: Callable[[pb.Catalog], DataFrame],
     ) -> None:
-        """`run` checks a plan and makes it a frame, `answer` is what the catalog has to say."""
+        """`run` checks a plan and makes it a frame, `answer` answers catalog requests."""
         self._guard, self._planner, self._run, self._answer = guard, planner, run, answer
         self._frames: list[NamedFrame] = []
 
@@ -69,7 +69,7 @@ class Relations:
         return catalyst.replace(plan, pairs)
 
     def _prepare(self, message: Message, found: dict[str, LogicalPlan]) -> None:
-        """Put names in the places of relations that Spark's planner cannot have. `found` has the plans of some."""
+        """Replace relations that Spark's planner cannot handle by names. `found` has the plans of some."""
         if isinstance(message, pb.Relation):
             kind = message.WhichOneof("rel_type") or ""
             if kind in _PLANNED:
@@ -94,7 +94,7 @@ class Relations:
         try:
             frame = _COMPUTED[kind](self, getattr(message, kind))
         except PySparkException as error:
-            raise InvalidInput(f"Spark refuses the query: {str(error).strip().partition(chr(10))[0]}") from None
+            raise InvalidInput(f"Spark rejects the query: {str(error).strip().partition(chr(10))[0]}") from None
         database, name, named = self._guard.place(frame)
         self._frames.append(named)
         placed = pb.Relation(common=message.common)
@@ -118,7 +118,7 @@ class Relations:
         columns = []
         for alias in message.aliases:
             if len(alias.name) != 1:
-                raise InvalidInput("withColumns takes one name for each column.")
+                raise InvalidInput("withColumns needs one name for each column.")
             columns.append((alias.name[0], self._planner.expression(alias.expr)))
         return self._guard.catalyst.with_columns(self.plan(message.input), columns)
 
@@ -183,7 +183,7 @@ class Relations:
     def _to_schema(self, message: pb.ToSchema) -> DataFrame:
         schema = proto_schema_to_pyspark_data_type(message.schema)
         if not isinstance(schema, StructType):
-            raise InvalidInput("A schema has columns.")
+            raise InvalidInput("A schema needs columns.")
         return self._input(message).to(schema)
 
     def _crosstab(self, message: pb.StatCrosstab) -> DataFrame:

@@ -1,6 +1,6 @@
-"""What one client of the SQL server has: a Spark session for safe queries, its settings and views, and its changes.
+"""The state of one client of the SQL server: a Spark session for safe queries, settings and views, and changes.
 
-Every query is safe (`pipeline/sql/safe.py`), whatever the client's role; the role says whether it may change tables.
+Every query is safe (`pipeline/sql/safe.py`), whatever the client's role; the role decides whether it may change tables.
 """
 
 # Decisions: docs/decisions/0265, docs/decisions/0285
@@ -129,7 +129,7 @@ class ConnectSession:
         if kind == "with_relations":
             return relation  # its frames can be read, and not changed
         if kind != "sql":
-            raise InvalidInput("A SQL command has the text of a statement.")
+            raise InvalidInput("A SQL command needs the text of a statement.")
         arguments = _arguments(relation.sql)
         own = run_own(self._guard, self.settings, self._create_view, relation.sql.query, arguments)
         if own is not None:
@@ -137,11 +137,11 @@ class ConnectSession:
         answer = self._statement(relation.sql, counts)
         if answer is not None:
             return answer
-        self._guard.query(self._parsed(relation.sql))  # what is not a query is refused now
+        self._guard.query(self._parsed(relation.sql))  # statements other than queries are rejected now
         return relation
 
     def _statement(self, sql: pb.SQL, counts: bool) -> pb.Relation | None:
-        """The answer of a statement; None for a query, which does not run."""
+        """The result of a statement; None for a query, which is not run."""
         plan = self._parsed(sql)
         kind = plan.nodeName()
         if kind not in STATEMENTS:
@@ -149,7 +149,7 @@ class ConnectSession:
         if kind not in HARMLESS:
             self._check_may_change()
         if cleans_up(plan) and not self._upkeep:
-            raise PermissionDenied("Clean-up is for tokens with the role pipeline: the server's janitor does it too.")
+            raise PermissionDenied("Clean-up needs a token with the role pipeline; the server's janitor also runs it.")
         answer = self._spark.run(sql.query, _arguments(sql), self._guard, changes=self._changes).toArrow()
         is_count = answer.column_names == list(COUNTS)
         return local_relation(answer.select([]) if is_count and not counts else answer)
@@ -163,9 +163,9 @@ class ConnectSession:
         if not command.replace and command.name.lower() in self._guard.view_names():
             raise AlreadyExists(f"There is a view {command.name!r} already: use createOrReplaceTempView.")
         if "." in command.name or not command.name:
-            raise InvalidInput("The name of a temporary view has one part.")
+            raise InvalidInput("The name of a temporary view must have one part.")
         relations = self._relations()
-        relations.frame(command.input)  # what cannot be read is refused now
+        relations.frame(command.input)  # unreadable input is rejected now
         view = relations.view(command.input)
         with self._lock:
             self._make_room(command.name.lower(), command.input.ByteSize())
@@ -176,7 +176,8 @@ class ConnectSession:
         sizes = {one: self._view_bytes[one] for one in known - {name}} | {name: size}
         if len(sizes) > MAX_VIEWS or sum(sizes.values()) > MAX_VIEW_BYTES:
             raise FailedPrecondition(
-                f"A session has at most {MAX_VIEWS} views with {MAX_VIEW_BYTES} bytes of rows and text: drop one with "
+                f"A session can have at most {MAX_VIEWS} views with {MAX_VIEW_BYTES} bytes of rows and text: drop "
+                f"one with "
                 "spark.catalog.dropTempView, or save the rows as a table."
             )
         self._view_bytes = sizes
@@ -184,7 +185,7 @@ class ConnectSession:
     def _write_v2(self, command: pb.WriteOperationV2) -> None:
         how = _V2_MODES.get(command.mode)
         if how is None:
-            raise InvalidInput("A write has a mode: append, overwrite, create or replace.")
+            raise InvalidInput("A write needs a mode: append, overwrite, create or replace.")
         _check_format(command.provider)
         partitions = [partition_field(self._planner.expression(one).sql()) for one in command.partitioning_columns]
         self._save(
@@ -198,7 +199,7 @@ class ConnectSession:
 
     def _write(self, command: pb.WriteOperation) -> None:
         if command.WhichOneof("save_type") != "table":
-            raise PermissionDenied("Clients write tables of the lake alone: use saveAsTable or writeTo.")
+            raise PermissionDenied("Clients can only write tables of the lake: use saveAsTable or writeTo.")
         _check_format(command.source)
         by_order = command.table.save_method == pb.WriteOperation.SaveTable.TABLE_SAVE_METHOD_INSERT_INTO
         how = _TABLE_MODES[command.mode]
@@ -210,13 +211,13 @@ class ConnectSession:
         """`frame.mergeInto`: the statement MERGE, with a source that has no name."""
         self._check_may_change()
         relations = self._relations()
-        relations.frame(command.source_table_plan)  # what cannot be read is refused now
+        relations.frame(command.source_table_plan)  # unreadable input is rejected now
         actions = [
             [self._planner.expression(one) for one in some]
             for some in (command.match_actions, command.not_matched_actions, command.not_matched_by_source_actions)
         ]
         if not any(actions):
-            raise InvalidInput("A merge says what to do: call whenMatched, whenNotMatched or whenNotMatchedBySource.")
+            raise InvalidInput("A merge needs a clause: call whenMatched, whenNotMatched or whenNotMatchedBySource.")
         plan = self._guard.catalyst.merging(
             quote(*parse_table_name(self._table_name(command.target_table_name))),
             relations.plan(command.source_table_plan),
@@ -227,7 +228,7 @@ class ConnectSession:
 
     def _check_may_change(self) -> None:
         if not self._changes:
-            raise PermissionDenied("This token may read and not change: ask for one with the role write.")
+            raise PermissionDenied("This token can only read: use one with the role write.")
 
     def _save(self, name: str, relation: pb.Relation, how: Save, **options: Any) -> None:
         self._check_may_change()
@@ -288,4 +289,4 @@ def _text_of(condition: pb.Expression) -> str | None:
 
 def _check_format(name: str) -> None:
     if name.lower() not in _OWN_FORMATS:
-        raise Unsupported(f"Tables of the lake have one format: leave out {name!r}.")
+        raise Unsupported(f"Tables of the lake have one format: remove {name!r}.")

@@ -26,7 +26,7 @@ def run_own(
     text: str,
     args: Arguments | None,
 ) -> pa.Table | None:
-    """Run a statement that is about the session, and return its rows; None for every other text.
+    """Run a statement for the session, and return its rows; None for all other statements.
 
     `create_view` makes a temporary view, as clients do by a command of their own.
     """
@@ -36,7 +36,7 @@ def run_own(
         plan = guard.parse(text, args)
     except ParseException as error:
         if first_word(text) == "set":
-            raise InvalidInput(f"Spark refuses the statement: {refusal(error)}") from None
+            raise InvalidInput(f"Spark rejects the statement: {refusal(error)}") from None
         return None  # it may be one of the lake's own
     match plan.nodeName():
         case "SetCommand":
@@ -63,9 +63,9 @@ def _set(settings: Settings, plan: LogicalPlan) -> pa.Table:
 def _create_view(create_view: Callable[[pb.CreateDataFrameViewCommand], None], plan: LogicalPlan) -> pa.Table:
     """CREATE [OR REPLACE] TEMPORARY VIEW v AS query"""
     if plan.viewType().toString() != "LocalTempView":
-        raise Unsupported("Temporary views belong to one session: leave out GLOBAL.")
+        raise Unsupported("Temporary views belong to one session: remove GLOBAL.")
     if plan.userSpecifiedColumns().length():
-        raise Unsupported("A temporary view takes no list of columns: name them in the query.")
+        raise Unsupported("A temporary view cannot have a list of columns: name them in the query.")
     command = pb.CreateDataFrameViewCommand(name=str(plan.name().table()), replace=bool(plan.replace()))
     command.input.sql.query = str(content(plan.originalText()))
     create_view(command)

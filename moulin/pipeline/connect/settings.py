@@ -1,4 +1,4 @@
-"""Settings of one client's session: which it may see, and which it may set."""
+"""Settings that a client's session can read and set."""
 
 # Decisions: docs/decisions/0266
 
@@ -44,24 +44,24 @@ class Settings:
         }
 
     def get(self, key: str) -> str:
-        """Raises NotFound when there is none, and PermissionDenied for one that may not be seen."""
+        """Raises NotFound if there is none, and PermissionDenied for a hidden one."""
         value = self.find(key)
         if value is None:
-            raise NotFound(f"[SQL_CONF_NOT_FOUND] There is no setting {key}.")
+            raise NotFound(f"[SQL_CONF_NOT_FOUND] Setting {key} does not exist.")
         return value
 
     def find(self, key: str) -> str | None:
         if key in self._fixed:
             return self._fixed[key]
         if key not in SETTABLE and (not _READABLE.match(key) or _HIDDEN.search(key)):
-            raise PermissionDenied(f"The setting {key} is not shown to clients.")
+            raise PermissionDenied(f"The setting {key} cannot be read by clients.")
         try:
             return self._conf.get(key)
         except PySparkException:
             return None
 
     def all(self, prefix: str) -> dict[str, str]:
-        """Those that a client may set, by their names without the prefix."""
+        """The settings that a client may set, by name without the prefix."""
         found = {key: self.find(key) for key in sorted(SETTABLE) if key.startswith(prefix)}
         return {key.removeprefix(prefix): value for key, value in found.items() if value is not None}
 
@@ -70,7 +70,7 @@ class Settings:
         try:
             self._conf.set(key, value)
         except PySparkException as error:
-            raise InvalidInput(f"Spark refuses the setting: {str(error).strip().partition(chr(10))[0]}") from None
+            raise InvalidInput(f"Spark rejects the setting: {str(error).strip().partition(chr(10))[0]}") from None
 
     def unset(self, keys: Iterable[str]) -> None:
         for key in keys:

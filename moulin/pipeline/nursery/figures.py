@@ -1,4 +1,4 @@
-"""Figures of a nursery, for Prometheus and for people: what waits by stream, what batches did, and what is stuck."""
+"""Metrics of a nursery, for Prometheus and for people: backlog by stream, batches, and stuck streams."""
 
 # Decisions: docs/decisions/0231
 
@@ -46,7 +46,7 @@ class NurseryFigures:
         self._began_at: float | None = None
 
     def saw(self, found: Sequence[Backlog]) -> None:
-        """What a look at all streams found."""
+        """The result of listing all streams."""
         copies = tuple(Backlog(one.stream, list(one.baby_segments), one.stop, one.gap) for one in found)
         with self._lock:
             self._backlogs, self._reached, self._looked_at = copies, {}, time.time()
@@ -56,7 +56,7 @@ class NurseryFigures:
             self._began_at = time.time()
 
     def committed(self, reached: Iterable[tuple[UUID, int]], seconds: float, **counts: int) -> None:
-        """What a batch did, and how far it took each stream."""
+        """The result of a batch, and the new offset of each stream."""
         with self._lock:
             self._reached.update(reached)
             self._seconds += seconds
@@ -74,12 +74,12 @@ class NurseryFigures:
             self._counts["streams_ended"] += streams
 
     def lags(self) -> list[StreamLag]:
-        """What waits of each stream, as of the last look and what was committed since."""
+        """The backlog of each stream, as of the last listing and later commits."""
         with self._lock:
             return [lag_of(one, self._reached.get(one.stream.id)) for one in self._backlogs]
 
     def text(self) -> str:
-        """All figures in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""One slice of a nursery's batch: baby segments in, sorted segments out. The same kernel here and on Spark."""
+"""One slice of a nursery's batch: converts baby segments to sorted segments, with the same kernel here and on Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUMBERS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class MillSlice:
-    """Baby segments to be taken in by one slice; `first_number` is the first of NUMBERS reserved ones."""
+    """Baby segments for one slice; `first_number` is the first of NUMBERS reserved ones."""
 
     store: Store
     baby_segments: tuple[BabySegmentFacts, ...]
@@ -42,13 +42,13 @@ class Milled:
 
 
 def mill(work: MillSlice) -> Milled:
-    """Read, decode, route, sort and write. What was set aside is stored before this returns."""
+    """Read, decode, route, sort and write. Records set aside are stored before this returns."""
     intake = take_in(work.store, work.baby_segments, work.targets)
     following = numbers_from(work.first_number, NUMBERS)
     segments = {}
     for table_id, tables in intake.rows.items():
         layout = work.targets.layouts[table_id]
-        # Level 0 whatever their size: a batch should be seen soon, and compactions will take it in any case.
+        # Always level 0: a batch should be visible soon, and will be compacted in any case.
         size = layout.append_bytes or work.segment_bytes
         written = write_batches(work.store, layout, batches_of(tables), following, segment_bytes=size, level=0)
         if written:
@@ -64,7 +64,7 @@ def mill(work: MillSlice) -> Milled:
 
 
 def store_asides(store: Store, asides: list[Aside]) -> tuple[SetAside, ...]:
-    """Store what was set aside where no clean-up goes: one object per baby segment, by the same name every time."""
+    """Store records set aside outside of clean-up: one object per baby segment, with a deterministic name."""
     by_baby_segment: dict[BabySegmentFacts, list[Aside]] = defaultdict(list)
     for aside in asides:
         by_baby_segment[aside.baby_segment].append(aside)

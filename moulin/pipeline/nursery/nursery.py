@@ -1,10 +1,9 @@
-"""The nursery: takes what collectors stored into tables, exactly once, and sees streams to their end.
+"""The nursery: loads what collectors stored into tables, exactly once, and ends streams.
 
 A batch is planned from the catalog's offsets alone: the baby segments past each stream's frontier, without gaps, routed
-as one `routing_seq` says. Its tasks write segments that nobody sees; one transaction then adds them to all tables,
-notes what was set aside, and moves the frontiers, each compared with what was planned from. So a nursery may die
-between any two steps, or run beside another: what was not committed is planned again, and files of it are left for
-clean-up.
+by one `routing_seq`. Its tasks write invisible segments; one transaction then adds them to all tables, records what was
+set aside, and advances the frontiers by compare-and-set. So a nursery may crash between any two steps, or run
+concurrently with another: uncommitted work is planned again, and its files are left to clean-up.
 """
 
 # Decisions: docs/decisions/0075, docs/decisions/0077
@@ -41,14 +40,14 @@ from moulin.table.write.layout import Layout
 
 _log = logging.getLogger(__name__)
 _NANOS = 1_000_000_000
-_PLANS = 3  # plans of a batch, when another nursery or new routing was first
+_PLANS = 3  # replans of a batch after another nursery or new routing
 _COMMITS = 5
 _TRIM_SECONDS = 30.0
 
 
 @dataclass(slots=True)
 class NurseryReport:
-    """What one batch did. `version` is 0 when there was nothing to commit; `more` says that a batch was full."""
+    """The result of one batch. `version` is 0 if there was nothing to commit; `more` means that the batch was full."""
 
     version: int = 0
     objects: int = 0
@@ -86,7 +85,7 @@ class Nursery:
         self._trimmed_at = 0.0
 
     def run_once(self) -> NurseryReport:
-        """One batch: everything that is stored, up to `nursery_batch_bytes`. Raises what kept it from committing."""
+        """Run one batch: the backlog, up to `nursery_batch_bytes`. Raises the error that prevented its commit."""
         began = time.monotonic()
         try:
             report = retry(_PLANS, self._run, _is_outdated, at_once)
@@ -101,7 +100,7 @@ class Nursery:
         return report
 
     def drain(self) -> NurseryReport:
-        """Batches until nothing is left that was stored when this began to look; their sum."""
+        """Run batches until the backlog at the start is committed; returns their sum."""
         total = self.run_once()
         more = total.more
         while more:
@@ -116,7 +115,10 @@ class Nursery:
         return total
 
     def trim(self) -> int:
-        """Delete baby segments taken in long enough ago; returns how many. A stop object goes with the last one."""
+        """Delete baby segments that were committed long enough ago; returns how many.
+
+        A stop object is deleted with the last one.
+        """
         deleted = 0
         limits = self._catalog.ingest.deletable_offsets(self._catalog.published_version())
         for stream in self._catalog.ingest.streams(list(limits)):
@@ -158,7 +160,7 @@ class Nursery:
         return report
 
     def _pending(self, listed: StreamList) -> tuple[list[Backlog], bool]:
-        """What is stored of each stream past its frontier, a fair share of each; whether there is more."""
+        """The backlog of each stream, a fair share of each, and whether there is more."""
         ours = [stream for stream in listed.streams if not stream.is_drained and not _is_ahead(stream)]
         found = [backlog(self._store, stream) for stream in ours]
         self.figures.saw(found)
@@ -180,7 +182,7 @@ class Nursery:
             if taken < len(one.baby_segments):
                 one.baby_segments, one.stop, more = one.baby_segments[:taken], None, True
             room, waiting = max(room - size, 0), waiting - 1
-        if isolated:  # one baby segment of one stream, so that it is known which one fails
+        if isolated:  # one baby segment of one stream, to find out which one fails
             first = next((one for one in found if one.baby_segments), None)
             more = more or sum(1 for one in found if one.baby_segments) > 1
             found = [one for one in found if one is first or not one.baby_segments]
@@ -264,7 +266,7 @@ class Nursery:
             try:
                 state = self._catalog.ingest.target(table_id)
             except (NotFound, FailedPrecondition):
-                continue  # gone since it was listed, which the commit sees by its routing_seq
+                continue  # removed since the listing, which the commit detects by its routing_seq
             if not state.schema.identifier_field_ids:
                 layouts[table_id] = Layout.of(state)
         return Targets(listed.routing, listed.tables, layouts)
@@ -284,13 +286,13 @@ class Nursery:
         return Milled({}, {}, asides, 0, 0)
 
     def _commit(self, batch: NurseryBatch) -> NurseryResult:
-        """Commit under one request id, however often the answer is lost. Files of a refused batch are deleted."""
+        """Commit with one request id, even if responses are lost. Files of a rejected batch are deleted."""
         request_id = str(new_id())
         commit = partial(self._catalog.ingest.commit_nursery_batch, batch, request_id=request_id)
         try:
             return retry(_COMMITS, commit, lambda error: isinstance(error, Unavailable), _wait_for_catalog)
         except Unavailable:
-            raise  # it may be committed: its files stay, and the next plan sees what is true
+            raise  # it may be committed: its files stay, and the next plan finds out
         except MoulinError:
             self._store.delete(facts.path for some in batch.segments.values() for facts in some)
             raise
@@ -298,7 +300,7 @@ class Nursery:
     # Ends of streams
 
     def _end(self, one: Backlog, now: int) -> int:
-        """Note the end of a stream whose stop object was found, or end it when it has been silent for too long."""
+        """Record the end of a stream with a stop object, or end a stream that has been silent for too long."""
         stream = one.stream
         if stream.stopped_at is not None:
             return 0
@@ -314,14 +316,14 @@ class Nursery:
             try:
                 self._store.put_if_absent(paths.baby_segment(stream.id, stop.offset), data)
             except AlreadyExists:
-                return 0  # it was not silent after all, or another nursery was first: the next batch sees which
+                return 0  # it was not silent after all, or another nursery was first: the next batch finds out
         ingest = self._catalog.ingest
         ingest.stop_stream(stream.id, stop.offset - 1, stopped_at=stop.written_at, reason=stop.reason)
         return 1
 
 
 def _is_outdated(error: MoulinError) -> bool:
-    """Whether a batch must be planned again, because another nursery or new routing was first."""
+    """Whether a batch must be planned again after another nursery or new routing."""
     if isinstance(error, Conflict):
         _log.info("planning again: %s", error.message)
     return isinstance(error, Conflict)

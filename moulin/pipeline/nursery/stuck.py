@@ -1,4 +1,4 @@
-"""Announces streams that are stuck at a missing number: when a gap is found, every minute, and when it is closed."""
+"""Reports streams that are stuck at a missing number: when a gap is found, every minute, and when it is closed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REMIND_SECONDS = 60.0
 
 
 class StuckStreams:
-    """What was announced of each stream."""
+    """The announced state of each stream."""
 
     def __init__(self, announce: Callable[[str], object]) -> None:
         self._announce = announce
@@ -26,7 +26,7 @@ class StuckStreams:
             said = self._said.pop(lag.stream_id, None)
             if lag.gap is None:
                 if said is not None:
-                    self._announce(f"Stream {lag.stream_id} goes on behind baby segment {said[0]}.")
+                    self._announce(f"Stream {lag.stream_id} continues after baby segment {said[0]}.")
             elif said is None or said[0] != lag.gap.offset or now - said[1] >= _REMIND_SECONDS:
                 self._announce(f"{gap_advice(lag)} (stuck for {lag.gap.seconds(time.time_ns()):,.0f} s)")
                 self._said[lag.stream_id] = (lag.gap.offset, now)

@@ -1,7 +1,7 @@
 """Structured Streaming as the clock of a nursery: its trigger, its progress and its page in Spark's UI.
 
-A tick carries no data. What a batch takes in is planned from the catalog's offsets, so the checkpoint that Spark wants
-decides nothing, and losing it loses nothing.
+A tick carries no data. Batches are planned from the catalog's offsets, so Spark's checkpoint has no influence, and
+losing it loses nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def start(
     interval: float | None = 2.0,
     on_batch: Callable[[NurseryReport], object] = lambda report: None,
 ) -> StreamingQuery:
-    """Run the nursery at every tick, at least `interval` seconds apart; with None drain what is stored, and end.
+    """Run the nursery at every tick, at least `interval` seconds apart; with None drain the backlog and end.
 
     A batch that fails is logged, and the next tick tries again; when draining, the query fails with it.
     """
@@ -46,7 +46,7 @@ def start(
                 report = nursery.run_once()
                 on_batch(report)
         except MoulinError as error:
-            _log.warning("A batch of the nursery failed and is tried again: %s", error.message)
+            _log.warning("A batch of the nursery failed and will be retried: %s", error.message)
 
     ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
     writer = ticks.writeStream.queryName(NAME).option("checkpointLocation", checkpoint).foreachBatch(tick)

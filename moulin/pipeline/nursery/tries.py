@@ -1,7 +1,7 @@
-"""Notes of nurseries on the batch that they began with: those that nobody took back are of nurseries that died in it.
+"""Notes of nurseries on their first batch: remaining notes are from nurseries that crashed in it.
 
-A nursery that a baby segment kills cannot count that it failed; whoever comes next counts the notes. Only the first
-batch of a process has one: a nursery that dies later leaves its place to one that begins there.
+A nursery that crashes on a baby segment cannot count the failure, so the next one counts the notes. Only the first
+batch of a process has one: after a later crash, the next nursery starts with that batch.
 """
 
 # Decisions: docs/decisions/0076
@@ -19,7 +19,7 @@ from moulin.storage.store import Store
 
 
 class Tries:
-    """The notes of a lake. One counts when it is `age` seconds old: a younger one may be of a nursery that lives."""
+    """The notes of a lake. A note counts when it is `age` seconds old: a younger one may be from a running nursery."""
 
     def __init__(self, store: Store, age: float) -> None:
         self._store, self._age = store, age

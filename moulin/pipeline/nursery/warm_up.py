@@ -1,4 +1,4 @@
-"""Spark, started beside the nursery: batches run in this process until the session is there."""
+"""Starts Spark in the background: batches run in this process until the session is ready."""
 
 # Decisions: docs/decisions/0231
 
@@ -32,7 +32,7 @@ class WarmUp:
             self._spark = self._make()
         runner = self._spark.runner()
         if runner is None and self._thread is None and time.monotonic() >= self._retry_at:
-            self._announce("Spark is starting; until it is there, batches run in this process.")
+            self._announce("Spark is starting; until it is ready, batches run in this process.")
             self._thread = threading.Thread(target=self._start, args=(self._spark,), name="moulin-spark", daemon=True)
             self._thread.start()
         return runner

@@ -24,7 +24,7 @@ def spark_arrow_schema(columns: StructType) -> pa.Schema:
 
 
 def to_spark(batch: pa.RecordBatch, schema: Schema, names: Sequence[str], target: pa.Schema) -> pa.RecordBatch:
-    """The columns `names` of a batch of a table's rows, as `target`: the Arrow schema of what Spark sees of them."""
+    """The columns `names` of a batch of a table's rows, converted to `target`, Spark's Arrow schema."""
     arrays = [
         _convert(batch.column(name), schema.find_field(name).field_type, field.type)
         for name, field in zip(names, target, strict=True)

@@ -1,4 +1,4 @@
-"""How Spark sees the columns of a table: what it declares to the Parquet scan, and what it makes of that.
+"""Maps the columns of a table to Spark: the declaration for the Parquet scan, and the conversion.
 
 Spark reads most types as they are stored. Those it lacks are declared as what it can read and converted:
 
@@ -43,7 +43,7 @@ Convert = Callable[[Column], Column]
 
 @dataclass(frozen=True)
 class Reading:
-    """What the scan declares for a stored value, and how it becomes what users see; `convert` is None for as it is."""
+    """The declaration of a stored value for the scan, and its conversion for users; `convert` is None for unchanged."""
 
     declared: sql.DataType
     convert: Convert | None = None

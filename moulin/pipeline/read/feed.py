@@ -1,4 +1,4 @@
-"""The change feed of a table in Spark: the driver plans from the catalog which segments changed, and tasks read them.
+"""The change feed of a table in Spark: the driver plans the changed segments from the catalog, and tasks read them.
 
 Tasks need no catalog. Rows of one version may come from several tasks, in any order; `_version` tells.
 """
@@ -49,14 +49,14 @@ _FEED = StructType(
 
 
 def feed_schema(state: TableState) -> StructType:
-    """What Spark sees of a table's change feed."""
+    """The schema of a table's change feed in Spark."""
     check_columns(state, None)
     return StructType([*_FEED, *spark_schema(optional(state.schema))])
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one task reads of a version: all of `entry`, or the segments at the indexes `share`."""
+    """The input of one task from a version: all of `entry`, or the segments at the indexes `share`."""
 
     entry: FeedEntry
     share: tuple[int, ...] | None
@@ -64,7 +64,7 @@ class _Part:
 
 @dataclass
 class _Parts(InputPartition):
-    """What one task reads, and how."""
+    """The input of one task, and its settings."""
 
     reader: FeedReader
     parts: tuple[_Part, ...]
@@ -122,7 +122,7 @@ def _parts(entries: Iterable[FeedEntry], predicate: Predicate) -> Iterator[tuple
 
 
 def _is_asked(pair: FeedSegment, predicate: Predicate) -> bool:
-    """Whether a segment may hold rows that are asked for."""
+    """Whether a segment may hold matching rows."""
     if predicate.is_true:
         return True
     one = pair.after or pair.before  # the same file

@@ -1,4 +1,4 @@
-"""The rows of a DataFrame when they are few: they come to the driver as Arrow, and Spark starts no Python for them."""
+"""Collects few rows of a DataFrame to the driver as Arrow, without starting Python in Spark."""
 
 # Decisions: docs/decisions/0271
 

@@ -1,4 +1,4 @@
-"""Scans of Parquet files that are known by name: Spark is told their sizes and times, and lists no folder.
+"""Scans of known Parquet files: Spark gets their sizes and times, and lists no folder.
 
 Spark looks for the files of a scan one by one, which takes 0.2 ms for each. It takes a list that is in its cache of
 listings instead; the list comes as one message, as a call to the JVM for each file would take as long as looking.

@@ -1,4 +1,4 @@
-"""The fresh lane: what is stored in streams and not yet in segments, as rows of the tables it will go to.
+"""The fresh lane: stored records that are not yet in segments, as rows of their tables.
 
 One snapshot of the catalog says the version, how far each stream is in it, and the routing. A record is in a segment of
 that version, or past its stream's offset and read here; never both. Baby segments are read and routed by the code that
@@ -55,7 +55,7 @@ class FreshFile:
 
 @dataclass(frozen=True, slots=True)
 class FreshTask:
-    """Decode what one baby segment holds for the tables that take these kinds, into files below a local folder."""
+    """Decode one baby segment for the tables that accept these kinds, into local files."""
 
     store: Store
     folder: str
@@ -87,7 +87,7 @@ class _Decoded:
 
 
 class Fresh(FreshSegments):
-    """The fresh rows of one moment, which belong on top of `version`. They are looked for when a table is asked for."""
+    """The fresh rows at one moment, in addition to `version`. They are listed on first use of a table."""
 
     def __init__(self, lane: FreshLane, listed: StreamList) -> None:
         super().__init__(lane.lake.store, lane.lake.catalog, listed)
@@ -159,7 +159,7 @@ class FreshLane:
         self._catalog = None if lake.catalog.is_replica else lake.catalog
 
     def take(self) -> Fresh | None:
-        """The fresh rows of now; None on a replica."""
+        """The current fresh rows; None on a replica."""
         return None if self._catalog is None else Fresh(self, self._catalog.ingest.snapshot())
 
     def decoded(

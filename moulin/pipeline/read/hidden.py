@@ -1,4 +1,4 @@
-"""The hidden columns of a table's rows: what a query may ask for by name, and `select *` does not show."""
+"""The hidden columns of a table: available by name, but not in `select *`."""
 
 from __future__ import annotations
 

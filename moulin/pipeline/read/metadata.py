@@ -1,6 +1,6 @@
-"""What the catalog knows of a table, as tables of their own: `shop.orders.history` and its like in `lake.sql`.
+"""Metadata tables such as `shop.orders.history` in `lake.sql`.
 
-Names and types of columns are a promise (docs/semantics.md). A new column goes to the end.
+Names and types of columns are guaranteed (docs/semantics.md). New columns go to the end.
 """
 
 # Decisions: docs/decisions/0251

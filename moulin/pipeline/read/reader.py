@@ -1,9 +1,9 @@
 """A table as a Spark DataFrame: native Parquet scans over the live segments, deleted rows left out in generated code.
 
-Segments are grouped by what their scan must do: those without a deletion vector are read as they are, those with one
-are tested by row index against a bitmap that every task gets, and so are few rows without one where that saves a scan;
-files of older schemas that need converting are scanned apart, and those below base paths are read by tasks in Python.
-The result is the union.
+Segments are grouped by what their scan must do: those without a deletion vector are read directly; those with one are
+tested by row index against a broadcast bitmap, and so are small ones without one if that saves a scan; files of older
+schemas that need converting are scanned apart, and those below base paths are read by tasks in Python. The result is
+the union.
 """
 
 # Decisions: docs/decisions/0164, docs/decisions/0391
@@ -111,7 +111,7 @@ class TableReader:
         return narrow(self._context.catalog, self._context.secondary, state, asked, planned).segments
 
     def close(self) -> None:
-        """Forget the frames and remove copies of files; frames handed out can no longer be read if they need those."""
+        """Clear cached frames and remove copies of files; existing frames can no longer be read if they need those."""
         self._frames.clear()
         self._bitmaps.clear()
         self._staging.close()
@@ -235,7 +235,7 @@ def _files_of(state: TableState) -> tuple[Hashable, ...]:
 
 
 def _drop_view(spark: SparkSession, name: str) -> None:
-    """Quietly: the session may have ended."""
+    """Ignores errors: the session may have ended."""
     with suppress(PySparkException, Py4JError, OSError):
         spark.catalog.dropTempView(name)
 

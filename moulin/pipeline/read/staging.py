@@ -1,4 +1,4 @@
-"""Segment files where Spark can read them: in place when the lake is a folder, else as copies on this machine.
+"""Provides segment files to Spark: in place if the lake is a folder, else as local copies.
 
 A segment with column files is copied as one file.
 """
@@ -44,7 +44,7 @@ def _copy_path(facts: SegmentFacts) -> str:
 
 
 class Staging:
-    """Gives local paths for segments. Each object is copied once and kept until `close`. Thread-safe."""
+    """Returns local paths for segments. Each object is copied once and kept until `close`. Thread-safe."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,9 +1,8 @@
-"""`format("moulin")`: the lake as a data source of any Spark session, without a lake object at hand.
+"""`format("moulin")`: the lake as a data source of any Spark session, without a lake object.
 
 `datasource` is the class that Spark loads; it imports the rest when it is used. `options` reads and checks what the
 user set. `table_source` reads and writes tables in batches, `feed_source` reads the change feed in batches and as a
-stream, `stream_writer` is the sink of structured streams. `loaded` says what a session that knows
-the lake reads itself.
+stream, `stream_writer` is the sink of structured streams. `loaded` handles reads in sessions with an attached lake.
 
 May import: `pipeline.read`, `pipeline.write`, and the layers below. The modules beside `datasource` import `options`
 and `errors` (Moulin's errors without tracebacks), and not each other.

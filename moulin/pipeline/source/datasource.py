@@ -3,14 +3,14 @@
     spark.read.format("moulin").option("lake", "./lake").load("shop.orders")
     frame.write.format("moulin").option("lake", "./lake").mode("append").save("shop.orders")
 
-A write to a keyed table replaces rows by key; `.option("mode", "upsert")` says so, and is refused by other tables. A
-key that comes twice is an error, or with `.option("duplicates", "last")` the last of its rows counts.
+A write to a keyed table replaces rows by key; `.option("mode", "upsert")` requires that, and is rejected by other
+tables. A duplicate key raises an error, or with `.option("duplicates", "last")` the last row wins.
 
 With the option `changes_since` it reads the change feed, in one batch or as a stream: see feed_source.py. What
 `writeStream` does is in stream_writer.py.
 
-Spark runs this in Python processes of its own: whoever plans and whoever commits opens the lake anew. They see what is
-committed: flush what was put first. A keyed table that another process has open for puts can only be written there.
+Spark runs this in separate Python processes: planning and committing each open the lake again. They see committed rows:
+flush puts first. A keyed table that another process has open for puts can only be written there.
 
 All columns are read, because Spark's Python data sources are not told which ones a query needs; `.schema("id long,
 ...")` on the reader narrows them. Nor are they told reliably which rows it needs: `.option("where", "id > 5")` leaves
@@ -99,5 +99,5 @@ class MoulinSource(DataSource):
 
         with in_one_sentence():
             if self.options.get("query_id") is not None:
-                raise InvalidInput("The option query_id is for writeStream.")
+                raise InvalidInput("The option query_id is only for writeStream.")
             return TableSourceWriter(source_to_write(self.options), schema, overwrite, WriteOptions.of(self.options))

@@ -1,4 +1,5 @@
-"""Errors of `format("moulin")` as one sentence: Spark shows the traceback of whatever a Python process of its raises.
+"""Errors of `format("moulin")` as one sentence, because Spark shows the traceback of any exception in its Python
+processes.
 
 Spark's processes for data sources end after an error, so that hiding the traceback of one hides no other.
 """

@@ -36,9 +36,9 @@ class FeedSourceReader(DataSourceReader):
 
     def __init__(self, source: SourceTable, feed: FeedOptions, columns: StructType) -> None:
         if feed.since is None:
-            raise InvalidInput("changes_since takes the number of a version here; 'now' is for readStream.")
+            raise InvalidInput("changes_since must be the number of a version here; 'now' is only for readStream.")
         if feed.max_versions is not None:
-            raise InvalidInput("The option max_versions_per_batch is for readStream.")
+            raise InvalidInput("The option max_versions_per_batch is only for readStream.")
         with source.open() as lake:
             state = feed.state(lake, source.table)
         self._source, self._since, self._until, self._net = source, feed.since, state.version, feed.net
@@ -65,10 +65,10 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, source: SourceTable, feed: FeedOptions | None, columns: StructType) -> None:
         if feed is None:
             raise InvalidInput(
-                'readStream reads changes: give .option("changes_since", <version>), or "now" for those from now on.'
+                'readStream reads changes: give .option("changes_since", <version>), or "now" to start from now.'
             )
         if feed.until is not None or feed.net:
-            raise InvalidInput("A stream has no end to compare with: changes_until and changes_net are for read.")
+            raise InvalidInput("changes_until and changes_net are only for read, not for readStream.")
         self._source, self._feed, self._columns = source, feed, columns
         self._target: int | None = None
         self._pin: UUID | None = None
@@ -126,7 +126,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         table_id = lake.table(self._source.table).id
         if start["table"] != str(table_id):
             raise FailedPrecondition(
-                f"{self._source.table} is not the table that this query began to read; start it with a new checkpoint."
+                f"{self._source.table} is not the table that this query started with: start it with a new checkpoint."
             )
         return table_id
 

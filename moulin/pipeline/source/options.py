@@ -1,4 +1,4 @@
-"""The options of `format("moulin")`: which table at which version, and which of its changes."""
+"""The options of `format("moulin")`: table, version, and changes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class SourceTable:
             raise InvalidInput('format("moulin") needs a table: .load("database.table") or .save("database.table").')
         version = options.get("version")
         if version is not None and not version.isdecimal():
-            raise InvalidInput(f"The option version takes the number of a version, not {version!r}.")
+            raise InvalidInput(f"The option version must be the number of a version, not {version!r}.")
         if sum(options.get(name) is not None for name in _AT) > 1:
             raise InvalidInput(f"Give one of the options {', '.join(_AT)}, not several.")
         return cls(
@@ -88,7 +88,7 @@ class SourceTable:
         if "://" not in self.lake or self.lake.startswith("file:"):
             folder = open_store(split_branch(self.lake)[0], create=False)
             if not folder.exists(paths.catalog_file()):
-                raise NotFound(f"There is no lake at {self.lake}: make one with moulin.connect or `moulin init`.")
+                raise NotFound(f"There is no lake at {self.lake}: create one with moulin.connect or `moulin init`.")
         options = self.storage_options or None
         with moulin.connect(self.lake, storage=self.storage, storage_options=options) as lake:
             yield lake
@@ -111,9 +111,7 @@ def source_to_write(options: Mapping[str, str]) -> SourceTable:
     source = SourceTable.of(options)
     reading = (source.version, source.timestamp, source.where, FeedOptions.of(options))
     if any(option is not None for option in reading):
-        raise InvalidInput(
-            "The options version, timestamp, where and changes_since are for reading: a write makes a new version."
-        )
+        raise InvalidInput("The options version, timestamp, where and changes_since are only for reading.")
     return source
 
 
@@ -139,7 +137,7 @@ class FeedOptions:
             raise InvalidInput("Changes are read with changes_since and changes_until, not with version or timestamp.")
         net = (options.get("changes_net") or "false").lower()
         if net not in ("true", "false"):
-            raise InvalidInput(f"The option changes_net takes true or false, not {net!r}.")
+            raise InvalidInput(f"The option changes_net must be true or false, not {net!r}.")
         return cls(
             None if since.lower() == NOW else _number("changes_since", since),
             None if (until := options.get("changes_until")) is None else _number("changes_until", until),
@@ -171,7 +169,7 @@ def checked_columns(columns: StructType, state: TableState) -> tuple[str, ...]:
         if column.dataType.simpleString() != known[column.name].simpleString():
             raise InvalidInput(
                 f"Column {column.name} of {state.full_name} is {known[column.name].simpleString()} in Spark, "
-                f"not {column.dataType.simpleString()}; read it so and cast it."
+                f"not {column.dataType.simpleString()}: read it with that type and cast it."
             )
     return tuple(column.name for column in columns)
 

@@ -1,4 +1,4 @@
-"""`writeStream.format("moulin")`: every batch of a streaming query is one version, made once however often it is tried.
+"""`writeStream.format("moulin")`: every batch of a streaming query is one version, committed exactly once.
 
 The query's id and the batch's number are the commit's request id: a batch that Spark runs again after a failure finds
 itself committed. The id is the one that Spark keeps in the query's checkpoint; tasks know it. The option `query_id`
@@ -46,7 +46,7 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
         self, source: SourceTable, columns: StructType, overwrite: bool, query_id: str | None, options: WriteOptions
     ) -> None:
         if overwrite:
-            raise InvalidInput('A stream appends to a table or upserts into it: use .outputMode("append").')
+            raise InvalidInput('A stream can only append or upsert: use .outputMode("append").')
         if query_id == "":
             raise InvalidInput("The option query_id must not be empty.")
         with source.open() as lake:
@@ -66,7 +66,7 @@ class StreamTableWriter(DataSourceStreamArrowWriter):
         with in_one_sentence():
             if query_id is None or any(message.query_id != query_id for message in written):
                 raise FailedPrecondition(
-                    'Spark did not report which query this is; give .option("query_id", <a name that lasts>).'
+                    'Spark did not report which query this is; give .option("query_id", <a stable name>).'
                 )
         summary = {"query-id": query_id, "batch-id": str(batchId)}
         with in_one_sentence(), self._source.open() as lake:

@@ -1,6 +1,6 @@
-"""`lake.sql`: which statements it takes, which tables they name, and which rows they ask of those.
+"""`lake.sql`: checks statements, resolves their tables, and prunes the rows to read.
 
-`sql` refuses what is not a query and names the call to use instead. `catalyst` is the module that knows the
+`sql` rejects unsupported statements and names the call to use instead. `catalyst` is the module that knows the
 classes of Spark's parser and plans. `names` finds the lake's tables in a plan and puts their rows there; `named`
 counts them, so that none is missed. `pruning` plans a statement over stand-ins first (`optimizer`) and reads the
 filters on them as conditions that spare files (`filters`, `expressions`); `join_keys` does so for the keys of a small

@@ -1,4 +1,4 @@
-"""Aggregates over a stand-in that totals from the catalog answer: counts, least and greatest values.
+"""Aggregates over a stand-in that catalog statistics can answer: counts, minima and maxima.
 
 Spark's optimizer brings an aggregate over a table into one form: an Aggregate over a Filter over the table. When all
 that it asks for are totals of rows that are told apart by `Wanted.by`, then these totals take the place of the rows,

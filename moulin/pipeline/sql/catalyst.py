@@ -355,7 +355,7 @@ class Catalyst:
         if isinstance(args, Mapping):
             return self._named(self._literals(args))
         if isinstance(args, str) or not isinstance(args, Sequence):
-            raise InvalidInput("The args of a query are a dict, for :names, or a list, for question marks.")
+            raise InvalidInput("The args of a query must be a dict, for :names, or a list, for question marks.")
         values = self._literals({str(index): value for index, value in enumerate(args)})
         return self._positional(self._sequence([values.apply(str(index)) for index in range(len(args))]))
 

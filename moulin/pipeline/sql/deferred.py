@@ -1,4 +1,4 @@
-"""Frames of large tables whose rows are chosen late: filters that follow count, as those in the text of a query do.
+"""Frames of large tables with late pruning: later filters prune like those in the text of a query.
 
 A deferred frame has a *draft*: the same frame over stand-ins. Methods that make another frame of this one, joins and
 aggregates are applied to the draft. Everything else, such as an action, a union or a view, needs the frame itself: its

@@ -1,4 +1,4 @@
-"""Resolved expressions of Spark that our own kernels compute with the same result, for every row.
+"""Translates resolved Spark expressions that our kernels compute with the same result for every row.
 
 `pipeline.sql.filters` reads what a filter surely means; here nothing may be missing and nothing may be added. What is
 not known to be the same raises Inexact, and is left to Spark: other types, casts that may fail, functions, sub-queries,

@@ -1,4 +1,4 @@
-"""Expressions of Spark's plans as trees in Python, read from the JSON that Spark writes of them."""
+"""Expressions of Spark's plans as Python trees, parsed from Spark's JSON."""
 
 from __future__ import annotations
 

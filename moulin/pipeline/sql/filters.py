@@ -1,4 +1,4 @@
-"""The filters that Spark's optimizer puts on a table, as conditions of our own that rule out files.
+"""Converts the filters of Spark's optimizer to our conditions, to skip files.
 
 A condition that is made here holds for every row for which the filter is true, and may hold for others: Spark checks
 every row itself. What is not understood, or depends on the settings of the session, counts as true. Both sides of a

@@ -1,4 +1,4 @@
-"""What the rows of a small source ask of the table that they are joined with: columns equal to values of the source."""
+"""Conditions from the rows of a small join source: columns equal to values of the source."""
 
 # Decisions: docs/decisions/0295
 

@@ -1,4 +1,4 @@
-"""How many tables a tree of Spark names, by the JSON that Spark writes of it."""
+"""Counts the tables in a Spark plan, from its JSON."""
 
 # Decisions: docs/decisions/0281
 

@@ -194,25 +194,25 @@ class Query:
     def _check(self, nodes: Sequence[tuple[str, LogicalPlan]], text: str) -> None:
         if any(name in _CHANGES for name, _ in nodes[1 if self._is_change else 0 :]):
             raise InvalidInput(
-                "A change cannot be a part of a query, of EXPLAIN or of another change: run it by itself."
+                "A change cannot be part of a query, of EXPLAIN or of another change: run it separately."
             )
         root, plan = nodes[0]
         if root not in _DESCRIPTIONS and not self._is_change and self._catalyst.is_command(plan):
             raise InvalidInput(
-                f"lake.sql does not run this statement ({root}): if it is about Spark's session and not the lake, use "
-                "lake.spark().sql(...)."
+                f"lake.sql does not run this statement ({root}): for statements about the Spark session, use "
+                f"lake.spark().sql(...)."
             )
         reached = sum(name in _RELATIONS for name, _ in nodes)
         if names_at_most(text) != reached and names_in(text) != reached:
             raise Unsupported(
-                "lake.sql does not know a clause of this query that names a table. Make views of the tables with "
+                "lake.sql does not support a clause of this query that names a table. Create views of the tables with "
                 "table.to_spark().createOrReplaceTempView(...) and use lake.spark().sql(...)."
             )
 
     def _check_names(self, nodes: Sequence[tuple[str, LogicalPlan]]) -> None:
         for name, node in nodes:
             if name in _NAMES and self._reference(node, name) is None:
-                raise PermissionDenied("A safe query reads tables of the lake alone: write them as database.table.")
+                raise PermissionDenied("A safe query can only read tables of the lake: write them as database.table.")
 
     def _find(self, nodes: Sequence[tuple[str, LogicalPlan]]) -> list[_Site]:
         found = [(node, name, self._reference(node, name)) for name, node in nodes]
@@ -240,7 +240,7 @@ class Query:
                     sites.append(_Site(node, reference, self._maker(node, name, reference)))
         if len({site.plan for site in sites}) < len(sites):
             raise InvalidInput(
-                f"A query that asks for {' or '.join(HIDDEN)} gives every table that it names twice an alias: write "
+                f"A query that asks for {' or '.join(HIDDEN)} must give every table that it uses twice an alias: write "
                 "`from db.t as a join db.t as b`."
             )
         return sites
@@ -291,15 +291,17 @@ class Query:
             named = argument.nodeName() == "NamedArgumentExpression"
             parameter = argument.key().lower() if named else _CHANGES_PARAMETERS[min(index, 2)]
             if index > 2 or parameter not in given or given[parameter] is not None:
-                raise InvalidInput(f"{CHANGES_FUNCTION} takes ('database.table', since[, until]), each once.")
+                raise InvalidInput(
+                    f"{CHANGES_FUNCTION} must be called as ('database.table', since[, until]), each argument once."
+                )
             given[parameter] = argument.value() if named else argument
         if given["table"] is None or given["since"] is None:
-            raise InvalidInput(f"{CHANGES_FUNCTION} takes ('database.table', since[, until]): name both.")
+            raise InvalidInput(f"{CHANGES_FUNCTION} must be called as ('database.table', since[, until]).")
         text = self._text(given["table"])
         parts = self._catalyst.parts_of(text).mkString(_SEPARATOR).split(_SEPARATOR)
         reference = named_by(parts)
         if reference is None or reference.part is not None:
-            raise InvalidInput(f"{CHANGES_FUNCTION} takes a table of the lake as 'database.table'.")
+            raise InvalidInput(f"{CHANGES_FUNCTION} needs a table of the lake as 'database.table'.")
         until = given["until"]
         return replace(
             reference, since=self._number(given["since"]), version=None if until is None else self._number(until)
@@ -379,7 +381,7 @@ def _check_plain(node: LogicalPlan, reference: Reference) -> None:
         raise Unsupported('lake.sql does not stream: use spark.readStream.format("moulin").')
     if not node.options().isEmpty():
         raise Unsupported(
-            f"Table {full_name(reference.database, reference.name)} takes no options: leave out `with (...)`."
+            f"Table {full_name(reference.database, reference.name)} cannot have options: remove `with (...)`."
         )
 
 
@@ -427,7 +429,7 @@ def is_lake_name(parts: Sequence[str]) -> bool:
 
 def _version(text: str) -> int:
     if not text.isdecimal():
-        raise InvalidInput(f"version as of takes the number of a version, not {text!r}.")
+        raise InvalidInput(f"version as of needs the number of a version, not {text!r}.")
     return int(text)
 
 
@@ -438,5 +440,5 @@ def spelled(name: str, known: Sequence[str]) -> str | None:
     same = [other for other in known if other.lower() == name.lower()]
     if len(same) > 1:
         names = " and ".join(quote(other) for other in sorted(same))
-        raise InvalidInput(f"{quote(name)} may be {names}: write it as the lake does.")
+        raise InvalidInput(f"{quote(name)} is ambiguous ({names}): write it exactly.")
     return same[0] if same else None

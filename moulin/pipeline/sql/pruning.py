@@ -1,4 +1,4 @@
-"""Statements are planned twice, so that Spark gets only the files in which rows that they ask for may be.
+"""Plans statements twice, so that Spark reads only files that may contain matching rows.
 
 First over stand-ins for the tables (`optimizer`): Spark's optimizer says which filters it puts on each. As conditions
 (`filters`), they are asked of the catalog and of secondary indexes. Then the rows of the segments that are left take

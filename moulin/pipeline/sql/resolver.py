@@ -71,7 +71,7 @@ def flush_all(lake: Lake, branches: Collection[str] = ()) -> Mapping[UUID, Excep
     """Commit what was put into keyed tables of a lake, and of some branches of it; returns the errors by table."""
     failures = dict(flush_keyed(lake.context))
     for name in branches if lake.on_branch is None else ():
-        with suppress(NotFound):  # whoever asks for a table of it is told
+        with suppress(NotFound):  # a query of its tables gets the error
             failures.update(flush_keyed(lake.open_branch(name).context))
     return failures
 
@@ -118,7 +118,7 @@ class Resolver:
             if reference.is_target:
                 continue
             if lake_only and reference.part in WITH_ADDRESSES:
-                raise PermissionDenied(f"A safe query cannot see where files are: leave out .{reference.part}.")
+                raise PermissionDenied(f"A safe query cannot see the addresses of files: remove .{reference.part}.")
             try:
                 with readable(full_name(reference.database, reference.name)):
                     frames[reference] = self._resolve(reference, version, lane, hidden=hidden)

@@ -1,4 +1,4 @@
-"""Results of queries that are read by and by."""
+"""Results of queries, read incrementally."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def _reads(schema: Schema, sql: str) -> tuple[str, ...]:
             for part in one.parts
         }
     except sqlglot.ParseError:
-        raise InvalidInput("The expression cannot be read as SQL.") from None
+        raise InvalidInput("The expression cannot be parsed as SQL.") from None
     return tuple(field.name for field in schema.fields if field.name.casefold() in named)
 
 
@@ -68,9 +68,9 @@ def _require_rowwise(frame: DataFrame) -> None:
     while source.nodeName() == "Project":
         source = source.child()
     if not source.children().isEmpty() or not plan.subqueriesAll().isEmpty():
-        raise InvalidInput("The expression looks at other rows: aggregates, windows and sub-queries are refused.")
+        raise InvalidInput("The expression uses other rows: aggregates, windows and sub-queries are not allowed.")
     if not plan.deterministic():
-        raise InvalidInput("The expression gives another value each time: rand(), uuid() and their like are refused.")
+        raise InvalidInput("The expression is not deterministic: rand(), uuid() and similar functions are not allowed.")
 
 
 __all__ = ["RowExpression"]

@@ -1,7 +1,7 @@
-"""Safe mode: queries of people who are trusted with the lake's tables, and with nothing else of the machine.
+"""Safe mode: queries of users who may read the lake's tables and nothing else on the machine.
 
 A safe query runs in a session of its own, without the caller's views, functions and settings that reach files. It is
-checked twice, each time against lists of what is allowed, so that what nobody thought of is refused:
+checked twice, each time against allow lists, so that everything unknown is rejected:
 
 1. as Spark's parser understands it, before anything is looked up or evaluated: classes of the syntax tree, names of
    functions and hints, and tables, which must be the lake's;
@@ -135,7 +135,7 @@ def check_text(text: str) -> None:
     if len(text) > MAX_TEXT:
         raise InvalidInput(f"A safe query has at most {MAX_TEXT} characters: put values into a table, and join it.")
     if text.count(",") > MAX_LIST:
-        raise InvalidInput(f"A safe query lists at most {MAX_LIST} values: put them into a table, and join it.")
+        raise InvalidInput(f"A safe query can list at most {MAX_LIST} values: put them into a table, and join it.")
     depth = 0
     for word in _CASE_OR_END.findall(_QUOTED.sub(" ", text)):
         depth = depth + 1 if word.lower() == "case" else max(depth - 1, 0)
@@ -145,7 +145,7 @@ def check_text(text: str) -> None:
 
 def too_many_cases() -> InvalidInput:
     return InvalidInput(
-        f"A safe query nests at most {MAX_CASES} CASE expressions: compute the inner ones in a sub-query."
+        f"A safe query can nest at most {MAX_CASES} CASE expressions: compute the inner ones in a sub-query."
     )
 
 
@@ -238,7 +238,9 @@ class SafeSql:
             if _short(fields["class"]) == "UnresolvedRelation":
                 parts = str(fields["multipartIdentifier"]).strip("[]").split(", ")
                 if not is_lake_name(parts) and not (len(parts) == 1 and parts[0].lower() in views):
-                    raise PermissionDenied("A statement reads tables of the lake alone: write them as database.table.")
+                    raise PermissionDenied(
+                        "A statement can only read tables of the lake: write them as database.table."
+                    )
 
     def change(self, plan: LogicalPlan) -> Query:
         """A statement that changes rows, found to be made of what queries may have, and to name lake tables alone."""
@@ -312,7 +314,7 @@ def _check_call(fields: Mapping[str, Any]) -> None:
     elif name == "UnresolvedGenerator":
         _check_function(_single(fields["name"]), ALLOWED_FUNCTIONS)
     elif name == "UnresolvedHint" and str(fields["name"]).lower() not in ALLOWED_HINTS:
-        raise PermissionDenied(f"A safe query has hints for joins alone, not {fields['name']}: leave it out.")
+        raise PermissionDenied(f"A safe query can only have join hints, not {fields['name']}: remove it.")
 
 
 def _check_analyzed(plan: LogicalPlan) -> None:
@@ -321,7 +323,7 @@ def _check_analyzed(plan: LogicalPlan) -> None:
         if kind not in _ANALYZED and not _is_plain(kind):
             raise _foreign(kind)
         if _short(kind) == "Range" and (fields.get("numSlices") or 0) > MAX_PARTITIONS:
-            raise InvalidInput(f"Ask for at most {MAX_PARTITIONS} partitions, not {fields['numSlices']}.")
+            raise InvalidInput(f"Use at most {MAX_PARTITIONS} partitions, not {fields['numSlices']}.")
 
 
 def _check_hidden(plan: LogicalPlan) -> None:
@@ -329,11 +331,11 @@ def _check_hidden(plan: LogicalPlan) -> None:
     for fields in _parts(json.loads(plan.toJSON())):
         kind = fields.get("dataType")
         if isinstance(kind, dict) and {field["name"] for field in kind.get("fields", ())} >= _FILE_FIELDS:
-            raise PermissionDenied("A safe query cannot see the files of a table: leave out _metadata.")
+            raise PermissionDenied("A safe query cannot see the files of a table: remove _metadata.")
 
 
 def _foreign(kind: str) -> PermissionDenied:
-    return PermissionDenied(f"A safe query cannot have {_short(kind)}: it reads tables of the lake and no more.")
+    return PermissionDenied(f"A safe query cannot have {_short(kind)}: it can only read tables of the lake.")
 
 
 def _is_plain(kind: str) -> bool:
@@ -347,7 +349,7 @@ def _check_function(name: str | None, allowed: frozenset[str]) -> None:
         return
     if known in REFUSED_FUNCTIONS:
         raise PermissionDenied(f"A safe query cannot call {known}: {REFUSED_FUNCTIONS[known]}.")
-    raise PermissionDenied("A safe query calls functions that Spark documents, by their plain names, and no others.")
+    raise PermissionDenied("A safe query can only call documented Spark functions, by their plain names.")
 
 
 def _single(name: Any) -> str | None:

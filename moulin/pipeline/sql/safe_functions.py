@@ -1,6 +1,7 @@
-"""The functions of Spark that a safe query may call, and those that it may not, each with its reason.
+"""The Spark functions that a safe query may call, and those that it may not, with reasons.
 
-Together they are all functions of this version of Spark. A newer one adds names, and a test asks to decide on each.
+Together they are all functions of this version of Spark. A newer one adds names, and a test fails until each is
+classified.
 """
 
 # Decisions: docs/decisions/0227

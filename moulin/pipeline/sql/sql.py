@@ -1,4 +1,4 @@
-"""Which texts `lake.sql` takes, and what to call instead of the others."""
+"""Checks which statements `lake.sql` runs, and names the call to use for others."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _DESCRIBE_INSTEAD = {
 def check_is_statement(text: object) -> None:
     """Refuse what `lake.sql` does not run, naming what to call instead."""
     if not isinstance(text, str) or not text.strip():
-        raise InvalidInput("lake.sql takes the text of a query.")
+        raise InvalidInput("lake.sql needs the text of a query.")
     body = text[explain.end() :] if (explain := _EXPLAIN.match(text)) else text
     found = _FIRST_WORD.match(body)
     word = found[1].lower() if found else ""
@@ -81,7 +81,7 @@ def check_is_statement(text: object) -> None:
             f"{_DESCRIBE_INSTEAD[kind]}."
         )
     if word in _STATEMENTS and explain:
-        raise InvalidInput(f"EXPLAIN explains queries: run the statement that begins with {word.upper()} without it.")
+        raise InvalidInput(f"EXPLAIN works only for queries: run the {word.upper()} statement without it.")
     if word in _QUERIES or word in _STATEMENTS:
         _check_is_one(text)
         return
@@ -96,5 +96,5 @@ def _check_is_one(text: str) -> None:
     count = len(cut.statements) + bool(cut.rest)
     if count > 1 and cut.unclosed is None:
         raise InvalidInput(
-            f"lake.sql runs one statement, and the text has {count}: run them one by one, or with `moulin sql`."
+            f"lake.sql runs one statement, but the text has {count}: run them one by one, or with `moulin sql`."
         )

@@ -1,6 +1,6 @@
 """The rows of tables as frames for statements: all of them, or those that a statement asks for, once that is known.
 
-The versions that frames are made of are pinned, and the pins gathered for whoever made the frames (`holding`).
+The versions that frames are made of are pinned, and the pins are collected for the creator of the frames (`holding`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Views that are queries: checked when they are made, and planned over the tables they name when they are read.
 
-Whoever reads a view runs a text that somebody else wrote. It is therefore held to the rules of safe queries, in every
-query: it names tables and views of the lake alone, and runs no programs. So it also means the same for everybody. It is
-made in the session of safe queries, without the caller's functions and variables, and read with the settings of the
-query around it.
+Reading a view runs SQL that another user wrote. The rules of safe queries therefore apply to it in every query: it can
+only use tables and views of the lake, and cannot run programs. So it also means the same for every user. It is made in
+the session of safe queries, without the caller's functions and variables, and read with the settings of the query
+around it.
 
 Its columns are those it had when it was made, as in Spark: each is found by its name among the
 columns of the query and cast to the type that is stored.
@@ -100,8 +100,8 @@ def _spark_text(name: str, query: ViewQuery) -> str:
     except Unsupported as error:
         dialects = ", ".join(one.dialect[:40] for one in query.representations)
         raise Unsupported(
-            f"View {name} has a text for {dialects}, and Spark cannot run it: {error.message}. Add one for Spark, "
-            "or read it there."
+            f"View {name} has SQL only for {dialects}, and Spark cannot run it: {error.message}. Add SQL for Spark, "
+            f"or use that engine."
         ) from None
 
 
@@ -128,14 +128,14 @@ def _planned(text: str, parser: SafeSql, frames: Frames) -> DataFrame:
 def _parsed(parser: SafeSql, text: str) -> LogicalPlan:
     plan = parser.parse(text)
     if parser.catalyst.is_command(plan):
-        raise InvalidInput("A view is made of a query, such as a SELECT.")
+        raise InvalidInput("A view needs a query, such as a SELECT.")
     return plan
 
 
 def _renamed(text: str, shown: StructType, names: Sequence[str]) -> str:
     """The text with other names for its columns."""
     if len(names) != len(shown):
-        raise InvalidInput(f"The query of the view has {len(shown)} columns, and {len(names)} names are given.")
+        raise InvalidInput(f"The query of the view has {len(shown)} columns, but {len(names)} names are given.")
     if names == shown.names:
         return text
     wanted = ", ".join(quote(check_column_name(name)) for name in names)
@@ -152,12 +152,12 @@ def _unnamed(shown: StructType) -> list[str]:
 
 def _stored_schema(shown: StructType, comments: Sequence[str | None]) -> Schema:
     if unnamed := _unnamed(shown):
-        raise InvalidInput(f"A view needs a name for each of its columns: write {unnamed[0]} as a name.")
+        raise InvalidInput(f"A view needs a name for each column: write {unnamed[0]} as a name.")
     plain = StructType([StructField(field.name, field.dataType) for field in shown])
     try:
         schema = make_schema(spark_arrow_schema(plain))
     except PySparkException as error:
-        raise InvalidInput(f"The view has a column whose type no table can hold: {refusal(error)}") from None
+        raise InvalidInput(f"The view has a column with an unsupported type: {refusal(error)}") from None
     if not comments:
         return schema
     fields = [_commented(field, text) for field, text in zip(schema.fields, comments, strict=True)]
@@ -197,9 +197,7 @@ def _entered(name: str) -> Iterator[None]:
     if name in around.path:
         raise InvalidInput(f"View {name} would contain itself: {' > '.join(path)}.")
     if len(path) > MAX_DEPTH:
-        raise InvalidInput(
-            f"View {path[0]} has more than {MAX_DEPTH} views inside each other: make some of them tables."
-        )
+        raise InvalidInput(f"View {path[0]} has more than {MAX_DEPTH} nested views: replace some of them by tables.")
     token = _WITHIN.set(replace(around, path=path))
     try:
         yield
@@ -228,7 +226,7 @@ def _naming(name: str) -> Iterator[None]:
 
 
 def _unreadable(name: str, reason: str) -> InvalidInput:
-    return InvalidInput(f"View {name} cannot be read, replace it or change its tables back: {reason}")
+    return InvalidInput(f"View {name} cannot be read: replace it, or change its tables back: {reason}")
 
 
 @contextmanager
@@ -236,6 +234,6 @@ def _refusing() -> Iterator[None]:
     try:
         yield
     except (AnalysisException, ParseException) as error:
-        raise InvalidInput(f"Spark refuses the query of the view: {refusal(error)}") from None
+        raise InvalidInput(f"Spark rejects the query of the view: {refusal(error)}") from None
     except PermissionDenied as error:
-        raise InvalidInput(f"The view cannot be made, because {_SAFE}: {error.message}") from None
+        raise InvalidInput(f"The view cannot be created, because {_SAFE}: {error.message}") from None

@@ -78,9 +78,11 @@ def set_properties(session: Session, plan: LogicalPlan) -> Answer:
     table, properties = session.table(plan.table()), texts(plan.properties())
     for name in properties:
         if name == SORT_BY:
-            raise InvalidInput("The sort order is changed by ALTER TABLE ... WRITE ORDERED BY column, ....")
+            raise InvalidInput("Change the sort order with ALTER TABLE ... WRITE ORDERED BY column, ....")
         if name == EVENT_TIME or name.startswith(COLUMN_TYPE):
-            raise InvalidInput(f"{name!r} is chosen when a table is made: use CREATE OR REPLACE TABLE ... AS SELECT.")
+            raise InvalidInput(
+                f"{name!r} can only be set when a table is created: use CREATE OR REPLACE TABLE ... AS SELECT."
+            )
     table.set_properties(properties)
     return nothing()
 
@@ -91,7 +93,7 @@ def unset_properties(session: Session, plan: LogicalPlan) -> Answer:
     keys, known = [str(key) for key in items(plan.propertyKeys())], table.properties
     missing = [key for key in keys if key not in known]
     if missing and not plan.ifExists():
-        raise NotFound(f"Table {table.name} has no property {missing[0]!r}: leave it out, or add IF EXISTS.")
+        raise NotFound(f"Table {table.name} has no property {missing[0]!r}: remove it, or add IF EXISTS.")
     present = [key for key in keys if key in known]
     if present:
         table.set_properties({}, remove=present)
@@ -135,7 +137,7 @@ def partition_field(session: Session, statement: Own) -> Answer:
     if action != "drop":
         new = _partition_text(session, state.schema, statement.values["field" if action == "add" else "new"])
         if new in fields:
-            raise InvalidInput(f"Table {state.full_name} is partitioned by {new} already.")
+            raise InvalidInput(f"Table {state.full_name} is already partitioned by {new}.")
         fields.append(new)
     table.set_partitioning(fields)
     return nothing()
@@ -144,13 +146,17 @@ def partition_field(session: Session, statement: Own) -> Answer:
 def replace_columns(session: Session, plan: LogicalPlan) -> Answer:
     """ALTER TABLE t REPLACE COLUMNS (...)"""
     session.table(plan.table())
-    raise Unsupported("Columns are added, dropped, renamed and altered by name: REPLACE COLUMNS would lose their rows.")
+    raise Unsupported(
+        "REPLACE COLUMNS is not supported, because it would lose rows: add, drop, rename or alter columns by name."
+    )
 
 
 def change_constraint(session: Session, plan: LogicalPlan) -> Answer:
     """ALTER TABLE t ADD | DROP CONSTRAINT ..."""
     session.table(plan.table())
-    raise Unsupported("A table gets its primary key when it is made: use CREATE TABLE ... PRIMARY KEY (...) AS SELECT.")
+    raise Unsupported(
+        "A primary key can only be set when a table is created: use CREATE TABLE ... PRIMARY KEY (...) AS SELECT."
+    )
 
 
 def _parts(column: Any) -> list[str]:
@@ -190,7 +196,7 @@ def _altered(session: Session, schema: Schema, spec: Any) -> Iterator[changes.Sc
 def _default(session: Session, schema: Schema, name: str, default: Any) -> changes.SchemaChange:
     field = find_column(schema, name)
     if field not in schema.fields:
-        raise Unsupported(f"{name} lies inside a column: a default can be set for whole columns.")
+        raise Unsupported(f"{name} is inside a column: only whole columns can have a default.")
     value = None if default is None else default_value(session, default.child(), field)
     return changes.SetDefault(name, field.field_type, value)
 

@@ -1,4 +1,4 @@
-"""What a statement answers: a few rows of plain values, or a DataFrame."""
+"""The result of a statement: a few rows of plain values, or a DataFrame."""
 
 from __future__ import annotations
 

@@ -63,7 +63,9 @@ def create_tag(session: Session, statement: Own) -> Answer:
     if values["name"] in table.tags() and not values["replaces"]:
         if values["if_not_exists"]:
             return nothing()
-        raise AlreadyExists(f"Table {table.name} has a tag {values['name']!r}: use CREATE OR REPLACE TAG to move it.")
+        raise AlreadyExists(
+            f"Table {table.name} already has a tag {values['name']!r}: use CREATE OR REPLACE TAG to move it."
+        )
     table.tag(values["name"], values["version"])
     return nothing()
 
@@ -80,9 +82,7 @@ def create_index(session: Session, plan: LogicalPlan) -> Answer:
     """CREATE INDEX [IF NOT EXISTS] name ON t [USING kind] (column)"""
     table, columns = session.table(plan.table()), items(plan.columns())
     if len(columns) != 1 or texts(plan.properties()) or texts(columns[0]._2()):
-        raise InvalidInput(
-            "An index is of one column and takes no options: CREATE INDEX name ON database.table (column)."
-        )
+        raise InvalidInput("An index has one column and no options: CREATE INDEX name ON database.table (column).")
     if plan.ignoreIfExists() and any(index.name == plan.indexName() for index in table.indexes()):
         return nothing()
     return _indexed(
@@ -171,7 +171,7 @@ def _arguments(procedure: str, parameters: Parameters, given: list[Any]) -> dict
         named = argument.nodeName() == "NamedArgumentExpression"
         name = argument.key().lower() if named else names[index] if index < len(names) else ""
         if name not in parameters or name in values:
-            raise InvalidInput(f"The arguments do not fit the procedure: call {usage}, each argument once.")
+            raise InvalidInput(f"The arguments do not match the procedure: call {usage}, each argument once.")
         values[name] = _literal(argument.value() if named else argument, name, parameters[name][0])
     for name, (_, required) in parameters.items():
         if required and name not in values:

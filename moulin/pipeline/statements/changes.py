@@ -85,9 +85,7 @@ def _changed(statement: Statement, name: str, chosen: Callable[[TableState], _Ch
 def merge(session: Session, plan: LogicalPlan) -> Answer:
     """MERGE INTO t USING s ON condition WHEN ... THEN ..."""
     if plan.withSchemaEvolution():
-        raise InvalidInput(
-            "MERGE takes columns that the table has: add new ones with ALTER TABLE ... ADD COLUMN first."
-        )
+        raise InvalidInput("MERGE can only set existing columns: add new ones with ALTER TABLE ... ADD COLUMN first.")
     statement = Statement(session, plan, plan.targetTable())
 
     def compute(state: TableState) -> Edits:

@@ -58,7 +58,8 @@ def lake_type(kind: sql.DataType, what: str) -> ice.IcebergType:
     found = _PLAIN.get(type(kind))
     if found is None:
         raise Unsupported(
-            f"A table of the lake has no type for {what}, which is {kind.simpleString().upper()}: choose another, such "
+            f"Tables of the lake do not support the type of {what}, {kind.simpleString().upper()}: choose another, "
+            f"such "
             "as STRING."
         )
     return found
@@ -82,7 +83,7 @@ def defined_column(session: Session, definition: Any) -> ice.NestedField:
     """A column as CREATE TABLE defines it."""
     name = check_column_name(definition.name())
     if content(definition.generationExpression()) is not None or content(definition.identityColumnSpec()) is not None:
-        raise Unsupported(f"Column {name} is GENERATED, which tables of the lake cannot have: write its values.")
+        raise Unsupported(f"Column {name} is GENERATED, which is not supported: write its values.")
     kind = lake_type(python_type(definition.dataType()), f"column {name}")
     field = ice.NestedField(0, name, kind, not definition.nullable(), content(definition.comment()))
     return with_default(session, field, content(definition.defaultValue()))
@@ -101,7 +102,7 @@ def default_value(session: Session, expression: Expression, field: ice.NestedFie
     what = f"column {field.name}"
     parts = json.loads(expression.toJSON())
     if any(part["class"].rpartition(".")[2] not in _CONSTANT for part in parts):
-        raise InvalidInput(f"The default of {what} is a constant such as 3, 'eu' or date '2024-03-01'.")
+        raise InvalidInput(f"The default of {what} must be a constant such as 3, 'eu' or date '2024-03-01'.")
     value: Any = literal_text(expression.toJSON())
     if value is None:
         value = literal_number(expression.toJSON())
@@ -120,7 +121,7 @@ def typed(fields: list[ice.NestedField], types: Mapping[str, ice.IcebergType]) -
     """The columns, those in `types` with that type; they are declared as Spark shows them."""
     for name, kind in types.items():
         if name not in {field.name for field in fields}:
-            raise InvalidInput(f"Property 'column_type.{name}' names no column of the table.")
+            raise InvalidInput(f"Property 'column_type.{name}' is for an unknown column.")
         check_storable(kind, f"column {name}")
     return [_retyped(field, types[field.name]) if field.name in types else field for field in fields]
 

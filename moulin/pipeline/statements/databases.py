@@ -15,7 +15,7 @@ def create(session: Session, plan: LogicalPlan) -> Answer:
     """CREATE DATABASE | SCHEMA [IF NOT EXISTS] d [COMMENT '...'] [WITH DBPROPERTIES (...)]"""
     name, properties = database_of(session, plan.name()), texts(plan.properties())
     if "location" in properties:
-        raise Unsupported("The lake chooses where the files of a database lie: leave out LOCATION.")
+        raise Unsupported("The lake chooses the location of a database: remove LOCATION.")
     session.lake.create_database(name, properties=properties, if_not_exists=plan.ifNotExists())
     return nothing()
 

@@ -1,4 +1,4 @@
-"""What CREATE TABLE says of a table, as the arguments of `lake.create_table`.
+"""Converts CREATE TABLE to the arguments of `lake.create_table`.
 
 Spark's grammar has no clause for the event time, the sort order and types that Spark lacks: table properties named
 after the arguments say them.
@@ -75,7 +75,7 @@ def definition_of(session: Session, plan: LogicalPlan, columns: list[NestedField
     partitioning, clustering = _transforms(session, schema, plan)
     sorting = sort_keys(order, f"'{SORT_BY}' = 'column [desc] [nulls last], ...'") if order else []
     if clustering and sorting:
-        raise InvalidInput(f"CLUSTER BY and the property {SORT_BY!r} both say how rows are sorted: leave one out.")
+        raise InvalidInput(f"CLUSTER BY and the property {SORT_BY!r} both set the sort order: remove one of them.")
     return Definition(
         schema,
         [column_named(session, schema, [name]) for name in _key(spec, key)],
@@ -104,13 +104,13 @@ def partition_text(
 def _check_clauses(spec: Any) -> None:
     provider = content(spec.provider())
     if provider is not None and provider.lower() not in _FORMATS:
-        raise Unsupported(f"Tables of the lake are in Moulin's own format, not {provider}: leave out USING.")
+        raise Unsupported(f"Tables of the lake are in Moulin's own format, not {provider}: remove USING.")
     if content(spec.location()) is not None or spec.external():
-        raise Unsupported("The lake chooses where the files of a table lie: leave out LOCATION and EXTERNAL.")
+        raise Unsupported("The lake chooses the location of a table: remove LOCATION and EXTERNAL.")
     if content(spec.serde()) is not None or not spec.optionExpression().options().isEmpty():
-        raise Unsupported("Tables of the lake take no OPTIONS, ROW FORMAT or STORED AS: use TBLPROPERTIES.")
+        raise Unsupported("Tables of the lake cannot have OPTIONS, ROW FORMAT or STORED AS: use TBLPROPERTIES.")
     if content(spec.collation()) is not None:
-        raise Unsupported("Tables of the lake have no collation of their own: leave out DEFAULT COLLATION.")
+        raise Unsupported("Tables of the lake cannot have a collation: remove DEFAULT COLLATION.")
 
 
 def _key(spec: Any, beside: Sequence[str]) -> list[str]:
@@ -118,10 +118,10 @@ def _key(spec: Any, beside: Sequence[str]) -> list[str]:
     found = [list(beside)] if beside else []
     for constraint in items(spec.constraints()):
         if constraint.nodeName() != "PrimaryKeyConstraint":
-            raise Unsupported("Tables of the lake have a primary key and NOT NULL, and no other constraints.")
+            raise Unsupported("Tables of the lake support only PRIMARY KEY and NOT NULL constraints.")
         found.append([str(name) for name in items(constraint.columns())])
     if len(found) > 1:
-        raise InvalidInput("The table has two primary keys: leave one out.")
+        raise InvalidInput("The table has two primary keys: remove one.")
     return found[0] if found else []
 
 
@@ -136,7 +136,9 @@ def _transforms(session: Session, schema: Schema, plan: LogicalPlan) -> tuple[li
             continue
         numbers = [int(one.value()) for one in transform.arguments() if _is_literal(one)]
         if len(columns) != 1 or len(numbers) > 1 or name == "sorted_bucket":
-            raise Unsupported(f"A partition field is a transform of one column, such as days(ts): not {transform}.")
+            raise Unsupported(
+                f"A partition field must be a transform of one column, such as days(ts): not {transform}."
+            )
         partitioning.append(partition_text(session, schema, name, numbers[0] if numbers else None, columns[0]))
     return partitioning, clustering
 

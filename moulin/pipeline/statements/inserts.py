@@ -39,9 +39,7 @@ def insert(session: Session, plan: LogicalPlan) -> Answer:
     criteria = plan.replaceCriteriaOpt()
     if criteria.isDefined():
         if criteria.get().getClass().getSimpleName() != "InsertReplaceWhere":
-            raise Unsupported(
-                "INSERT takes REPLACE WHERE with a condition: write REPLACE USING and REPLACE ON as MERGE."
-            )
+            raise Unsupported("INSERT supports only REPLACE WHERE: write REPLACE USING and REPLACE ON as MERGE.")
         return _replace(session, plan, rows, criteria.get().cond())
     # As Spark means it, a partition of which PARTITION gives all values is replaced whole in either mode.
     if str(rows.sparkSession.conf.get(_MODE)).upper() == "DYNAMIC" and len(fixed) < len(state.spec.fields):
@@ -64,8 +62,8 @@ def _fixed(state: TableState, plan: LogicalPlan) -> dict[str, str | None]:
         column = _column(state, name)
         if column not in identity:
             raise InvalidInput(
-                f"PARTITION names columns that {state.full_name} is partitioned by as they are, and {name} is not one: "
-                "use REPLACE WHERE."
+                f"PARTITION can only use columns by which {state.full_name} is partitioned without a transform, not "
+                f"{name}: use REPLACE WHERE."
             )
         value = spec.apply(name)
         if value.isDefined():
@@ -94,13 +92,13 @@ def _named(state: TableState, frame: DataFrame, plan: LogicalPlan, fixed: Mappin
         what = "the statement lists" if listed else f"{state.full_name} has"
         if len(names) != len(frame.columns):
             raise InvalidInput(
-                f"The query gives {len(frame.columns)} columns, and {what} {len(names)}: {', '.join(names)}."
+                f"The query returns {len(frame.columns)} columns, but {what} {len(names)}: {', '.join(names)}."
             )
     for name in names:
         if names.count(name) > 1:
-            raise InvalidInput(f"The statement gives column {name} twice.")
+            raise InvalidInput(f"The statement has column {name} twice.")
         if name in fixed:
-            raise InvalidInput(f"PARTITION gives the value of {name}: leave it out of the query.")
+            raise InvalidInput(f"PARTITION has the value of {name}: remove it from the query.")
     frame = frame.toDF(*names)
     for name, value in fixed.items():
         frame = frame.withColumn(name, F.lit(value).cast(shown_type(state.schema.find_field(name).field_type)))
@@ -116,7 +114,8 @@ def _fitted(session: Session, state: TableState, frame: DataFrame) -> DataFrame:
         if given.dataType != wanted:
             if not session.catalyst.can_assign(given.dataType, wanted):
                 raise InvalidInput(
-                    f"Column {given.name} of {state.full_name} is of type {wanted.simpleString()}, and the query gives "
+                    f"Column {given.name} of {state.full_name} is of type {wanted.simpleString()}, but the query "
+                    f"returns "
                     f"{given.dataType.simpleString()}: cast it."
                 )
             column = column.cast(wanted).alias(given.name)

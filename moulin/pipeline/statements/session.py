@@ -1,4 +1,4 @@
-"""What the functions that run statements may use."""
+"""The interface for functions that run statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SHOW: what there is in a lake. Columns have the names that Spark gives them."""
+"""SHOW statements. Columns have the same names as in Spark."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def databases(session: Session, plan: LogicalPlan) -> Answer:
     """SHOW DATABASES | SCHEMAS | NAMESPACES [LIKE '...']"""
     below = parts_of(plan.child())
     if [part.lower() for part in below] not in ([], [CATALOG]):
-        raise InvalidInput("A lake has databases, and databases have no databases: use SHOW DATABASES.")
+        raise InvalidInput("Databases have no databases: use SHOW DATABASES.")
     names = (database.name for database in session.lake.databases())
     return rows({"namespace": _TEXT}, ((name,) for name in _like(names, content(plan.pattern()))))
 
@@ -51,7 +51,9 @@ def tables(session: Session, plan: LogicalPlan) -> Answer:
 def tables_extended(session: Session, plan: LogicalPlan) -> Answer:
     """SHOW TABLE EXTENDED IN d LIKE '...': tables and views, each with what Spark's tools read about it"""
     if plan.nodeName() != "ShowTablesExtended":
-        raise Unsupported("SHOW TABLE EXTENDED takes no PARTITION: use SELECT * FROM database.table.partitions.")
+        raise Unsupported(
+            "SHOW TABLE EXTENDED does not support PARTITION: use SELECT * FROM database.table.partitions."
+        )
     database = _database(session, plan, "TABLE EXTENDED")
     found = {view.name: _view_information(view) for view in session.lake.views(database)}
     listed = _like([*found, *(table.name for table in session.lake.tables(database))], str(plan.pattern()))
@@ -114,7 +116,10 @@ def properties(session: Session, plan: LogicalPlan) -> Answer:
 def partitions(session: Session, plan: LogicalPlan) -> Answer:
     """SHOW PARTITIONS t"""
     if content(plan.pattern()) is not None:
-        raise Unsupported("SHOW PARTITIONS shows all: filter with SELECT * FROM database.table.partitions WHERE ....")
+        raise Unsupported(
+            "SHOW PARTITIONS always shows all partitions: filter with SELECT * FROM database.table.partitions WHERE "
+            "...."
+        )
     state = state_of(session, parts_of(plan.table()))
     if not state.spec.fields and not any(spec.fields for spec in state.specs.values()):
         raise InvalidInput(f"Table {state.full_name} is not partitioned.")

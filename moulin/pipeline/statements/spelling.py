@@ -1,4 +1,4 @@
-"""Names in statements: which table, database or column of the lake they mean."""
+"""Resolves names in statements to tables, databases and columns of the lake."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def parts_of(node: LogicalPlan) -> list[str]:
     """The parts of a name in a plan."""
     parts = name_parts(node)
     if parts is None:
-        raise InvalidInput("A statement names what it is about in plain words: write database.table.")
+        raise InvalidInput("Names in this statement must be plain: write database.table.")
     return parts
 
 
@@ -25,7 +25,7 @@ def table_name(parts: Sequence[str]) -> Reference:
     """The table of this name, as it is written."""
     reference = named_by(parts)
     if reference is None or reference.part is not None:
-        raise InvalidInput("The statement does not name a table of the lake: write database.table.")
+        raise InvalidInput("The statement needs a table of the lake: write database.table.")
     return reference
 
 
@@ -42,9 +42,7 @@ def database_of(session: Session, node: LogicalPlan) -> str:
     if len(parts) == 2 and parts[0].lower() == CATALOG:
         parts = parts[1:]
     if len(parts) != 1:
-        raise InvalidInput(
-            f"{'.'.join(parts)!r} does not name a database: write one word, or `a.b` for one with levels."
-        )
+        raise InvalidInput(f"{'.'.join(parts)!r} is not a database: write one word, or `a.b` for one with levels.")
     return database_named(session, parts[0])
 
 

@@ -1,4 +1,4 @@
-"""Which function runs which statement."""
+"""Maps statements to the functions that run them."""
 
 # Decisions: docs/decisions/0250
 
@@ -108,5 +108,5 @@ def parse(parser: Catalyst | SafeSql, text: str, args: Arguments | None) -> Logi
     if isinstance(own, grammar.KeyClause):
         return grammar.WithKey(parser.parse(own.rest, args), own.columns)
     if args:
-        raise InvalidInput("This statement takes no args: write its values.")
+        raise InvalidInput("This statement cannot have args: write the values into it.")
     return own

@@ -61,7 +61,7 @@ def with_key(session: Session, plan: WithKey) -> Answer:
     """Any of the above with PRIMARY KEY (...) beside the columns."""
     run = _WITH_KEY.get(plan.plan.nodeName())
     if run is None:
-        raise InvalidInput("PRIMARY KEY belongs to CREATE TABLE: leave it out here.")
+        raise InvalidInput("PRIMARY KEY can only be used in CREATE TABLE: remove it here.")
     return run(session, plan.plan, plan.columns)
 
 
@@ -81,7 +81,7 @@ def undrop(session: Session, statement: Own) -> Answer:
     """UNDROP TABLE t"""
     reference = table_named(session, statement.table)
     if _exists(session, reference):
-        raise AlreadyExists(f"Table {_full(reference)} already exists; rename it to bring back the dropped one.")
+        raise AlreadyExists(f"Table {_full(reference)} already exists: rename it to restore the dropped one.")
     session.lake.resurrect_table(_full(reference))
     return nothing()
 

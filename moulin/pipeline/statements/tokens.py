@@ -1,4 +1,4 @@
-"""The words of a statement: what is between quotes, in comments or between parentheses is no word of it."""
+"""Tokenizes a statement: text in quotes, comments or parentheses is not split into words."""
 
 from __future__ import annotations
 

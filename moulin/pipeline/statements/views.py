@@ -18,9 +18,9 @@ from moulin.pipeline.statements.session import Session
 def create_view(session: Session, plan: LogicalPlan) -> Answer:
     """CREATE [OR REPLACE] VIEW [IF NOT EXISTS] v [(columns)] [COMMENT c] [TBLPROPERTIES p] AS query."""
     if plan.collation().isDefined():
-        raise Unsupported("A view takes no default collation: leave it out, and collate its columns.")
+        raise Unsupported("A view cannot have a default collation: remove it, and collate its columns.")
     if plan.viewSchemaMode().toString() != "COMPENSATION":
-        raise Unsupported("The columns of a view are those it was made with: leave out WITH SCHEMA.")
+        raise Unsupported("The columns of a view cannot change: remove WITH SCHEMA.")
     pairs = [(pair._1(), pair._2()) for pair in items(plan.userSpecifiedColumns())]
     session.lake.create_view(
         _name(session, plan.child()),
@@ -98,7 +98,7 @@ def create_text(view: View) -> str:
     """The statement that makes a view which is a query."""
     text = None if view.query is None else view.query.sql(SPARK)
     if view.query is None or text is None:
-        raise InvalidInput(f"No statement makes the view {_full(view)}: `moulin view show` describes it.")
+        raise InvalidInput(f"There is no CREATE VIEW statement for {_full(view)}: use `moulin view show`.")
     fields = [(quote(field.name), field.doc) for field in view.query.schema.fields]
     columns = [name if doc is None else f"{name} COMMENT {_literal(doc)}" for name, doc in fields]
     properties = [f"{_literal(key)} = {_literal(value)}" for key, value in sorted(view.query.properties.items())]
@@ -114,13 +114,13 @@ def create_text(view: View) -> str:
 def refuse_temporary_view(session: Session, plan: LogicalPlan) -> Answer:
     """CREATE TEMPORARY VIEW."""
     raise InvalidInput(
-        "A temporary view is Spark's own: use lake.sql(...).createOrReplaceTempView(name), and lake.sql sees it."
+        "Temporary views belong to Spark: use lake.sql(...).createOrReplaceTempView(name); lake.sql can then use it."
     )
 
 
 def refuse_other_view(session: Session, plan: LogicalPlan) -> Answer:
     """Kinds of views that a lake does not have."""
-    raise Unsupported("A view of the lake is the text of a query: leave out WITH METRICS and WITH SCHEMA.")
+    raise Unsupported("A view of the lake must be a query: remove WITH METRICS and WITH SCHEMA.")
 
 
 def _view(session: Session, node: LogicalPlan) -> View:
@@ -138,7 +138,7 @@ def _name(session: Session, node: LogicalPlan) -> str:
 
 def _required(reference: Reference | None) -> Reference:
     if reference is None or reference.part is not None:
-        raise InvalidInput("Views of the lake are named as database.view.")
+        raise InvalidInput("Write views of the lake as database.view.")
     return reference
 
 

@@ -1,4 +1,4 @@
-"""Folders of files into a table: every file once, in batches, however often the load is killed and started again.
+"""Loads folders of files into a table: every file once, in batches, even if the load is killed and restarted.
 
 A batch is bound to its number by its commit: the request id is (table, source, number), and the digest kept with it
 names an object that lists the files of the batch. So what was loaded is what is committed, and of two loads at once one
@@ -77,10 +77,10 @@ def backfill(
 ) -> Backfilled:
     """See `Table.backfill`."""
     if changed not in _CHANGED:
-        raise InvalidInput(f"changed is error or skip, not {changed!r}.{did_you_mean(changed, _CHANGED)}")
+        raise InvalidInput(f"changed must be error or skip, not {changed!r}.{did_you_mean(changed, _CHANGED)}")
     batch_bytes = BATCH_BYTES if batch_bytes is None else batch_bytes
     if batch_bytes < 1:
-        raise InvalidInput("batch_bytes is the size of a batch in bytes, 1 or more.")
+        raise InvalidInput("batch_bytes must be at least 1.")
     if source is not None and not source.strip():
         raise InvalidInput("The name of a source must not be empty.")
     folder, only = _open_source(path, storage_options)
@@ -107,7 +107,7 @@ class _Ledger:
         """Read what was committed since."""
         while (done := self.lake.catalog.committed(self.request_id(self.next))) is not None:
             if done.digest is None:
-                raise FailedPrecondition(f"The request id {self.request_id(self.next)} was used by something else.")
+                raise FailedPrecondition(f"The request id {self.request_id(self.next)} was used for something else.")
             name = paths.backfill_batch(self.table_id, source_key(self.source), self.next, done.digest)
             batch = decode(self.lake.store.get(name), done.digest, name=name)
             self.files.update({file.path: file for file in batch.files})
@@ -168,7 +168,8 @@ class _Load:
         if other and changed == "error":
             raise FailedPrecondition(
                 f"{len(other):,} files changed after they were loaded from {self.ledger.source}; the first is "
-                f"{other[0]}. Put new rows into new files; to leave these alone, pass changed='skip' (--changed skip)."
+                f"{other[0]}. Put new rows into new files; to skip the changed files, pass changed='skip' (--changed "
+                f"skip)."
             )
         result.changed = tuple(other)
         return [file for file in self.files if file.loaded.path not in self.ledger.files]
@@ -200,7 +201,7 @@ class _Load:
 
 
 def load_files(work: LoadSlice) -> Sequence[Part]:
-    """Write the rows of the files of one slice. Conflict when one of them changes meanwhile."""
+    """Write the rows of the files of one slice. Conflict if one of them changes."""
     pa.set_cpu_count(1)
     return tuple(work.job.write_fitted(work.index, _rows(work)))
 
@@ -214,7 +215,7 @@ def _rows(work: LoadSlice) -> Iterator[pa.RecordBatch]:
         opener = partial(work.source.reader, path, file.loaded.size)
         yield from read_rows(shown, file.kind, work.job.plan.source, opener, constants)
         if _loaded(work.source.head(path)) != file.loaded:
-            raise Conflict(f"{shown} changed while it was read; nothing of its batch was loaded. Run the load again.")
+            raise Conflict(f"{shown} changed while it was read: its batch was not loaded. Run the load again.")
 
 
 def _folder_values(path: str) -> dict[str, str | None]:
@@ -251,7 +252,7 @@ def _files(folder: Store, only: str | None, kind: RowFormat | None) -> tuple[lis
     if not found:
         hint = f", and {ignored:,} of other kinds" if ignored else ""
         raise NotFound(
-            f"There are no files to load in {folder.uri}{hint}; give format= when their endings do not tell."
+            f"There are no files to load in {folder.uri}{hint}: pass format= if their extensions do not tell."
         )
     return sorted(found, key=lambda file: file.loaded.path), ignored
 

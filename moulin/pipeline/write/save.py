@@ -59,7 +59,7 @@ def save(
         _create(lake, name, frame, partition_by, properties)
         return
     if how is Save.CREATE:
-        raise AlreadyExists(f"There is a table {name} already: append to it, or replace it.")
+        raise AlreadyExists(f"Table {name} already exists: append to it, or replace it.")
     if how in _REPLACES:
         _check_same(table, name, frame, partition_by, properties)
     if how is not Save.CREATE_OR_KEEP:
@@ -78,7 +78,7 @@ def _check_same(
 ) -> None:
     if partition_by or properties or frame.columns != list(table.schema.names):
         raise Unsupported(
-            f"A table is replaced by rows of the same columns, and keeps its partitions and properties: run CREATE OR "
+            f"Rows can only be replaced by rows with the same columns: run CREATE OR "
             f"REPLACE TABLE {name} ... AS SELECT from a view of the rows."
         )
 
@@ -87,7 +87,7 @@ def _write(table: Table, name: str, frame: DataFrame, how: Save, where: str | No
     if how in (Save.INSERT, Save.INSERT_OVERWRITE):
         names = list(table.schema.names)
         if len(names) != len(frame.columns):
-            raise InvalidInput(f"{name} has {len(names)} columns, and the rows have {len(frame.columns)}.")
+            raise InvalidInput(f"{name} has {len(names)} columns, but the rows have {len(frame.columns)}.")
         frame = frame.toDF(*names)
     if how in (Save.APPEND, Save.INSERT, Save.CREATE_OR_APPEND):
         table.append(frame)

@@ -53,10 +53,10 @@ class WriteOptions:
         mode, duplicates = options.get("mode") or "append", options.get("duplicates") or "error"
         if mode not in ("append", "upsert"):
             raise InvalidInput(
-                f'The option mode is append or upsert, not {mode!r}; to replace all, .mode("overwrite").'
+                f'The option mode must be append or upsert, not {mode!r}; to replace all, .mode("overwrite").'
             )
         if duplicates not in ("error", "last"):
-            raise InvalidInput(f"The option duplicates is error or last, not {duplicates!r}.")
+            raise InvalidInput(f"The option duplicates must be error or last, not {duplicates!r}.")
         return cls(mode == "upsert", duplicates == "last")
 
 
@@ -78,14 +78,14 @@ class SourceWrite:
         if keyed is None:
             if options.upserts or options.keeps_last:
                 raise InvalidInput(
-                    f"Table {state.full_name} has no primary key: the options mode=upsert and duplicates are for keyed "
-                    "tables."
+                    f"Table {state.full_name} has no primary key: the options mode=upsert and duplicates are only "
+                    f"for keyed tables."
                 )
             append = AppendPlan.of(lake.context, state)
             job = FrameJob.of(lake.context, append_rows, append, columns)
             return cls(state.id, state.version, job, overwrite)
         if options.upserts and overwrite:
-            raise InvalidInput('The option mode=upsert goes with .mode("append"), not with overwrite.')
+            raise InvalidInput('The option mode=upsert needs .mode("append"), not overwrite.')
         plan = plan_bulk(
             lake.context, keyed, duplicates="last" if options.keeps_last else "error", replaces_all=overwrite
         )
@@ -140,7 +140,7 @@ class SourceWrite:
             return None if done.replayed else Outcome(done.version, sum(facts.rows for facts in added))
         keyed = keyed_table(lake.context, self.table_id)
         if keyed is None:
-            raise NotFound("The table no longer has a primary key; start the write again.")
+            raise NotFound("The table no longer has a primary key: start the write again.")
         runs = [part for part in parts if isinstance(part, RegionRun)]
         if self.overwrite:
             return commit_overwrite(lake.context, keyed, plan, runs)

@@ -3,9 +3,9 @@
 A keyed table gets runs: segments whose keys were located, so that they say which rows they replace.
 
 There is no shuffle: a task's rows stay together, split by the table's partitions. A frame of more partitions than its
-size is worth is coalesced. A task with few rows hands them over instead, and whoever commits writes those of
-neighbouring tasks as one: small frames make one segment however many partitions they have. What a failed
-or repeated attempt wrote is named by no commit, and clean-up removes it.
+size is worth is coalesced. A task with few rows returns them instead, and the driver writes those of neighbouring tasks
+together: small frames make one segment however many partitions they have. What a failed or repeated attempt wrote is
+named by no commit, and clean-up removes it.
 """
 
 # Decisions: docs/decisions/0228, docs/decisions/0342
@@ -66,7 +66,7 @@ class TaskNumbers:
     def of(self, task: int) -> NumberSource:
         """Those of one task. An attempt that runs again uses the same numbers, but other file names."""
         if task >= _TASKS:
-            raise FailedPrecondition(f"The DataFrame has more than {_TASKS} partitions; coalesce it first.")
+            raise FailedPrecondition(f"The DataFrame has more than {_TASKS} partitions: coalesce it first.")
         numbers = iter(range(self.first + task * _NUMBERS, self.first + (task + 1) * _NUMBERS))
 
         def following() -> int:
@@ -212,7 +212,7 @@ def frame_arrow_schema(columns: StructType) -> pa.Schema:
     try:
         return spark_arrow_schema(columns)
     except PySparkException as error:
-        raise InvalidInput(f"The DataFrame has a column whose type no table can hold: {str(error)[:300]}.") from None
+        raise InvalidInput(f"The DataFrame has a column with an unsupported type: {str(error)[:300]}.") from None
 
 
 def check_columns(schema: Schema, columns: StructType) -> None:

@@ -1,10 +1,12 @@
 """Adopts files: finds them, reads their footers, commits them as segments of one version."""
 
-# Decisions: docs/decisions/0431, docs/decisions/0610
+# Decisions: docs/decisions/0431, docs/decisions/0610, docs/decisions/0690
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from moulin.catalog.objects.base_paths import AGAIN, known_file
@@ -13,7 +15,8 @@ from moulin.model.columns.batching import batched
 from moulin.model.entities import TableState
 from moulin.model.operations import Kind
 from moulin.table.adopt.files import Source, find_files
-from moulin.table.adopt.kernel import AdoptSlice, FoundFile, adopt_slice, table_columns
+from moulin.table.adopt.footers import FoundFile
+from moulin.table.adopt.kernel import AdoptSlice, adopt_slice, table_columns
 from moulin.table.adopt.keys import AdoptedSegment, KeyedFiles
 from moulin.table.bulk.commit import commit_drafts, plan_bulk
 from moulin.table.bulk.drafts import Drafts
@@ -59,10 +62,39 @@ def adopt(
 ) -> Adoption:
     """Make segments of the files that `source` means; see `Table.adopt`. `keyed` is the table if it has a key."""
     table_columns(state.schema, state.schemas, state.last_column_id, by, extra)  # refuses wrong options at once
+    with _no_collections():
+        return _adopt(context, state, source, keyed, by, extra, hive, skip_known, again, request_id)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Keep Python from looking for cycles: what an adoption makes for each file lives until it is committed, and would
+    be looked through again and again."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _adopt(
+    context: Context,
+    state: TableState,
+    source: Source,
+    keyed: KeyedTable | None,
+    by: str,
+    extra: str,
+    hive: bool,
+    skip_known: bool,
+    again: bool,
+    request_id: str | None,
+) -> Adoption:
     columns = {column.name for column in state.schema.fields}
     found = find_files(context, source, columns=columns, hive=hive)
     if again and skip_known:
-        raise InvalidInput("Files that the table has had are left out or taken again: choose skip_known or again.")
+        raise InvalidInput("skip_known and again cannot be combined.")
     known = set() if again else set(context.catalog.known_paths(state.id, [file.address for file in found]))
     if known and not skip_known:
         raise known_file(min(known), state.full_name)

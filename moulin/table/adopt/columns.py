@@ -1,7 +1,7 @@
-"""The columns of a foreign Parquet file matched with those of a table: by name, or by field id where it has some.
+"""Matches the columns of a Parquet file with those of a table: by name, or by field id if it has some.
 
-The result is made once for all files of one schema. It gives a field id of the table to each element of the Parquet
-schema that is read.
+The result is computed once for all files with one schema. It maps each element of the Parquet schema to a field id of
+the table.
 """
 
 # Decisions: docs/decisions/0431
@@ -99,7 +99,7 @@ def _by_name(elements: Sequence[Element], tops: Sequence[int], table: TableColum
     index_of: dict[str, int] = {}
     for at in tops:
         if elements[at].name in index_of:
-            raise InvalidInput(f"{where} has two columns of the name {elements[at].name!r}.")
+            raise InvalidInput(f"{where} has two columns with the name {elements[at].name!r}.")
         index_of[elements[at].name] = at
     return {column.field_id: index_of[column.name] for column in table.schema.fields if column.name in index_of}
 
@@ -116,7 +116,7 @@ def _by_id(elements: Sequence[Element], tops: Sequence[int], table: TableColumns
             if table.by == "auto" and element.name not in table.names[number]:
                 raise InvalidInput(
                     f"Column {element.name!r} of {where} has the field id {number}, which in the table is "
-                    f"{min(table.names[number])!r}: say whether ids or names count, with by='id' or by='name'."
+                    f"{min(table.names[number])!r}: choose ids or names with by='id' or by='name'."
                 )
             found[number] = at
     return found
@@ -136,8 +136,8 @@ def _check_extra(
     names += sorted(given.difference(column.name for column in table.schema.fields).difference(names))
     if names and table.extra == "error":
         raise InvalidInput(
-            f"{where} has the column {names[0]!r}, which the table lacks: add it to the table, or leave such columns "
-            "out with extra='ignore'."
+            f"{where} has the column {names[0]!r}, which the table lacks: add it to the table, or ignore such "
+            f"columns with extra='ignore'."
         )
     for at in extra:
         number = elements[at].field_id
@@ -211,7 +211,9 @@ class _Matching:
 
     def _match_list(self, kind: ListType, arrow: pa.ListType, at: int, name: str) -> None:
         if kind.length is not None:
-            raise InvalidInput(f"{name} has lists of {kind.length} values, which is not known of files: append rows.")
+            raise InvalidInput(
+                f"{name} has lists of {kind.length} values, which cannot be checked in files: append the rows instead."
+            )
         repeated = self._only_child(at, name)
         element, inner = self.elements[repeated], list(self.children(repeated))
         if len(inner) == 1 and not (element.name == "array" or element.name.endswith("_tuple")):
@@ -228,7 +230,7 @@ class _Matching:
     def _only_child(self, at: int, name: str) -> int:
         inner = list(self.children(at))
         if len(inner) != 1 or self.elements[inner[0]].repetition != REPEATED:
-            raise InvalidInput(f"{name} is stored in {self.where} in a form that is not known: append its rows.")
+            raise InvalidInput(f"{name} is stored in {self.where} in an unknown form: append its rows.")
         return inner[0]
 
     def _check_type(self, kind: PrimitiveType, arrow: pa.DataType, at: int, name: str) -> None:

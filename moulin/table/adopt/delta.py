@@ -1,4 +1,4 @@
-"""Delta tables: their log read as it is, without a library. What a log may say and is not known here is refused."""
+"""Delta tables: reads their log without a library. Unknown features are rejected."""
 
 # Decisions: docs/decisions/0434
 
@@ -104,18 +104,19 @@ class _State:
 
     def _check_protocol(self, protocol: Mapping[str, Any]) -> None:
         if protocol.get("minReaderVersion", 1) > 3:  # the newest that there is
-            raise Unsupported(f"The Delta table in {self._place.uri} needs a newer reader than there is here.")
+            raise Unsupported(f"The Delta table in {self._place.uri} needs a newer reader than this release.")
         if unknown := set(protocol.get("readerFeatures") or ()) - _KNOWN:
             raise Unsupported(
-                f"The Delta table in {self._place.uri} uses {min(unknown)}, which is not known here: load its rows "
-                "with append or backfill."
+                f"The Delta table in {self._place.uri} uses {min(unknown)}, which is not supported: load its rows "
+                f"with append or backfill."
             )
 
     def _take_metadata(self, metadata: Mapping[str, Any]) -> None:
         configuration = dict(metadata.get("configuration") or {})
         if configuration.get("delta.columnMapping.mode", "none") != "none":
             raise Unsupported(
-                f"The Delta table in {self._place.uri} maps columns to other names: load its rows with append."
+                f"The Delta table in {self._place.uri} uses column mapping, which is not supported: load its rows "
+                f"with append."
             )
         self._schema = json.loads(metadata["schemaString"])
         self.partitions = list(metadata.get("partitionColumns") or ())
@@ -142,7 +143,7 @@ class _State:
     def _path(self, action: Mapping[str, Any]) -> str:
         path = unquote(str(action["path"]))
         if "://" in path or path.startswith("/"):
-            raise Unsupported(f"{path} of the Delta table in {self._place.uri} lies outside of its folder.")
+            raise Unsupported(f"{path} of the Delta table in {self._place.uri} is outside of its folder.")
         return path
 
     def columns(self) -> list[tuple[str, IcebergType, bool]]:
@@ -164,7 +165,7 @@ def _type(given: Any) -> IcebergType:
         case "map":
             key, value = _type(given["keyType"]), _type(given["valueType"])
             return MapType(0, key, 0, value, not given["valueContainsNull"])
-    raise InvalidInput(f"A Delta table has a column of type {str(given)[:100]}, which is not known.")
+    raise InvalidInput(f"A Delta table has a column of type {str(given)[:100]}, which is unknown.")
 
 
 __all__ = ["LOG", "read_delta"]

@@ -1,6 +1,6 @@
-"""Deletion vectors of Delta tables: where the log says they are, and their bytes, which are those of ours.
+"""Deletion vectors of Delta tables: their location from the log, and their bytes, which have the same format as ours.
 
-A vector lies in a file of the table or in the log itself. In a file it has the form of a `deletion-vector-v1` blob:
+A vector is in a file of the table or in the log itself. In a file it has the form of a `deletion-vector-v1` blob:
 length, magic, bitmap, CRC. In the log it is magic and bitmap, in base 85.
 """
 
@@ -30,7 +30,7 @@ def vector_id(vector: Mapping[str, Any]) -> str:
     """What tells one vector of a file from the next."""
     kind, text, offset = vector.get("storageType"), vector.get("pathOrInlineDv"), vector.get("offset")
     if kind not in ("u", "i", "p") or not isinstance(text, str) or not isinstance(offset, int | None):
-        raise Corrupt(f"A Delta log describes a deletion vector as {str(vector)[:200]}, which it is not.")
+        raise Corrupt(f"A Delta log describes a deletion vector as {str(vector)[:200]}, which is not valid.")
     return f"{kind}{text}" + ("" if offset is None else f"@{offset}")
 
 
@@ -47,7 +47,7 @@ def read_vector(place: Place, vector: Mapping[str, Any]) -> BitMap64:
         case "u":
             data = place.get(_file(text, source))[start : start + size + _FRAME]
         case _:
-            raise Unsupported(f"{source} lies outside of its folder: it is not imported.")
+            raise Unsupported(f"{source} is outside of its folder: it is not imported.")
     if len(data) != size + _FRAME:
         raise Corrupt(f"{source} should have {size} bytes.")
     positions = deletion_vector.decode(data, source=source)

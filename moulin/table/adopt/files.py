@@ -1,4 +1,4 @@
-"""Finds the files to adopt, and the base path that they lie below: a new one where there is none."""
+"""Finds the files to adopt, and their base path, creating one if there is none."""
 
 # Decisions: docs/decisions/0430
 
@@ -19,7 +19,7 @@ from moulin.model.entities import BasePath
 from moulin.storage import paths
 from moulin.storage.bases import is_inside
 from moulin.storage.store import ObjectInfo, Store, open_store
-from moulin.table.adopt.kernel import FoundFile
+from moulin.table.adopt.footers import FoundFile
 from moulin.table.adopt.partition import path_values
 from moulin.table.context import Context
 
@@ -58,16 +58,14 @@ def find_files(context: Context, source: Source, *, columns: Collection[str], hi
             inside.check(info.path)
             address = _address(base, inner, info.path)
             if paths.parse_moved(address) is not None:
-                raise InvalidInput(
-                    f"{info.path} below {base.uri} is a segment that a lake moved there: it is not free."
-                )
+                raise InvalidInput(f"{info.path} below {base.uri} is a segment of a lake: it cannot be adopted.")
             above = info.path.rpartition("/")[0]
             if (values := named.get(above)) is None:
                 values = named[above] = tuple({**around, **path_values(info.path)}.items()) if hive else ()
             etag = "" if store.is_local else info.etag or ""  # of a folder it says no more than the time
             found[address] = FoundFile(address, info.path, info.size, _nanos(info.modified), etag, values)
     if not found:
-        raise NotFound(f"{_shown(source)} has no Parquet files: name a folder, a file or a pattern that has some.")
+        raise NotFound(f"{_shown(source)} has no Parquet files: give another folder, file or pattern.")
     return [found[address] for address in sorted(found)]
 
 
@@ -91,7 +89,7 @@ def found_files(context: Context, uri: str, wanted: Mapping[str, Mapping[str, st
         path = paths.checked(f"{folder}/{name}" if folder else name)
         info = known.get(path)
         if info is None:
-            raise NotFound(f"{name} is a file of the table in {uri}, and is not there.")
+            raise NotFound(f"{name} is a file of the table in {uri}, but does not exist.")
         inside.check(path)
         etag = "" if store.is_local else info.etag or ""
         address, told = _address(base, inner, path), tuple(values.items())
@@ -127,7 +125,7 @@ def _roots(context: Context, source: Source) -> list[_Root]:
         return [_literal(context, os.fspath(source))]
     names = [os.fspath(one) for one in source]
     if not names or not all(isinstance(one, str) for one in names):
-        raise InvalidInput("Files to adopt are a folder, a pattern, or a list of files and folders.")
+        raise InvalidInput("Give a folder, a pattern, or a list of files and folders to adopt.")
     files: dict[str, list[str]] = {}
     folders: list[_Root] = []
     for one in names:
@@ -146,7 +144,7 @@ def _common(uris: list[str]) -> str:
     parts = [uri.split("/") for uri in uris]
     shared = list(takewhile(lambda same: same is not None, map(_same, zip(*parts, strict=False))))
     if len(shared) < 3 or (len(shared) == 3 and not uris[0].startswith("file:")):  # scheme://bucket
-        raise InvalidInput("The files lie in several stores: adopt those of each by themselves.")
+        raise InvalidInput("The files are in several stores: adopt the files of each store separately.")
     return "/".join(part for part in shared if part is not None)
 
 
@@ -163,7 +161,7 @@ def _literal(context: Context, text: str) -> _Root:
             folder = os.path.realpath(os.path.dirname(local))
             return _Root(_folder_uri(folder), names=(os.path.basename(local),))
         if not os.path.isdir(real):
-            raise NotFound(f"{text} does not exist: name a folder, a file or a pattern.")
+            raise NotFound(f"{text} does not exist: give a folder, a file or a pattern.")
         return _Root(_folder_uri(real))
     uri = text.rstrip("/")
     folder, _, name = uri.rpartition("/")
@@ -240,7 +238,6 @@ def _listed(store: Store, folder: str, root: _Root) -> Iterator[ObjectInfo]:
     for info in store.list(folder):
         below = info.path[len(folder) + 1 :] if folder else info.path
         if matches(below) and not paths.is_temporary(info.path):
-            paths.checked(info.path)
             yield info
 
 
@@ -250,6 +247,9 @@ def _is_parquet(path: str) -> bool:
 
 def _is_hidden(path: str) -> bool:
     """As Spark has it: a part begins with '.' or '_', but for '_name=value'."""
+    rooted = f"/{path}"
+    if "/." not in rooted and "/_" not in rooted:
+        return False
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
 
 
@@ -295,13 +295,14 @@ class _Inside:
     def check(self, path: str) -> None:
         if self._root is None:
             return
-        folder, _, name = path.rpartition("/")
+        folder = path.rpartition("/")[0]
         if folder not in self._folders:
             self._folders[folder] = self._is_inside(os.path.join(self._root, folder))
-        file = os.path.join(self._root, folder, name)
+        file = f"{self._root}/{path}"
         if not self._folders[folder] or (os.path.islink(file) and not self._is_inside(file)):
             raise InvalidInput(
-                f"{path} is a link out of the base path {self._base.name!r}, {self._base.uri}: adopt the file itself."
+                f"{path} is a symbolic link out of base path {self._base.name!r}, {self._base.uri}: adopt the file "
+                f"itself."
             )
 
     def _is_inside(self, local: str) -> bool:

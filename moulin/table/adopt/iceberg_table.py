@@ -1,4 +1,4 @@
-"""Iceberg tables: the files of their current snapshot, from metadata and manifests as they are."""
+"""Iceberg tables: lists the files of the current snapshot, from metadata and manifests."""
 
 # Decisions: docs/decisions/0434, docs/decisions/0480
 
@@ -165,12 +165,12 @@ class _Reading:
         for start in (root, self._place.uri, root.removeprefix("file://"), root.removeprefix("file:")):
             if where.removeprefix("file://").startswith(f"{start.removeprefix('file://')}/"):
                 return where.removeprefix("file://")[len(start.removeprefix("file://")) + 1 :]
-        raise Unsupported(f"{where} lies outside of the folder of its table, {root}: it is not imported.")
+        raise Unsupported(f"{where} is outside of the folder of its table, {root}: it is not imported.")
 
     def _has_equality_deletes(self) -> Unsupported:
         return Unsupported(
-            f"The Iceberg table in {self._place.uri} has equality deletes, which say which rows are gone by their "
-            "values: rewrite its data files first, or load its rows with append."
+            f"The Iceberg table in {self._place.uri} has equality deletes, which delete rows by value: rewrite its "
+            f"data files first, or load its rows with append."
         )
 
 

@@ -1,4 +1,4 @@
-"""What an import finds at an address: the table to make, and the files that are its rows."""
+"""The result of inspecting an address for an import: the table to create, and its files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from moulin.errors import InvalidInput, NotFound
 from moulin.storage.store import Store
 from moulin.table.adopt.columns import By
 from moulin.table.adopt.files import found_files
-from moulin.table.adopt.kernel import FoundFile
+from moulin.table.adopt.footers import FoundFile
 from moulin.table.context import Context
 
 Values = Mapping[str, str | None]

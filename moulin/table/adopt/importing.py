@@ -1,4 +1,4 @@
-"""Makes a table of a foreign one where it lies: Iceberg, Delta, or a folder of Parquet files. Lance is copied."""
+"""Creates a table from an Iceberg or Delta table or a folder of Parquet files in place. Lance tables are copied."""
 
 # Decisions: docs/decisions/0434, docs/decisions/0480, docs/decisions/0610
 
@@ -28,9 +28,9 @@ from moulin.model.schema.arrow_reader import columns_from_arrow
 from moulin.table.adopt.adopt import read_segments
 from moulin.table.adopt.delta import LOG, read_delta
 from moulin.table.adopt.files import find_files, folder_of
+from moulin.table.adopt.footers import FoundFile
 from moulin.table.adopt.iceberg_table import newest_metadata, read_iceberg
 from moulin.table.adopt.imported import Imported, Place
-from moulin.table.adopt.kernel import FoundFile
 from moulin.table.adopt.keys import KeyedFiles
 from moulin.table.bulk.drafts import Drafts
 from moulin.table.bulk.writer import BulkPlan, RegionRun
@@ -57,7 +57,7 @@ def import_table(
 ) -> TableState:
     """Make a table of the newest version of a foreign one; see `Lake.import_table`."""
     if format is not None and format not in FORMATS:
-        raise InvalidInput(f"A table is imported from {', '.join(FORMATS)}, not from {format!r}.")
+        raise InvalidInput(f"A table can be imported from {', '.join(FORMATS)}, not from {format!r}.")
     if any(entry.name == name for entry in context.catalog.tables(database)):
         raise AlreadyExists(f"Table {full_name(database, name)} already exists.")
     text = os.fspath(source)
@@ -83,7 +83,7 @@ def _first_rows(context: Context, state: TableState, found: Imported) -> FirstRo
     for facts in _segments(context, state, found):
         positions = found.deleted.get(facts.path)
         if positions and positions.max() >= facts.rows:
-            raise InvalidInput(f"Row {positions.max()} of {facts.path} is deleted, and the file has {facts.rows} rows.")
+            raise InvalidInput(f"Row {positions.max()} of {facts.path} is deleted, but the file has {facts.rows} rows.")
         if positions and len(positions) == facts.rows:
             continue
         added.append(facts)
@@ -114,7 +114,7 @@ def _require_vectors(context: Context, made: TableState, first: FirstRows) -> No
     if not known >= first.vectors.keys():
         context.catalog.drop_table(made.database, made.name, immediate=True)
         raise Unsupported(
-            "The server does not know tables that are made with deleted rows: upgrade its moulin, or rewrite the data "
+            "The server cannot create tables with deleted rows: upgrade its moulin, or rewrite the data "
             "files of the source first."
         )
 

@@ -1,4 +1,4 @@
-"""Keys of foreign files: read once, to be found in an index of the table's own, and to be there only once."""
+"""Keys of adopted files: read once, written to a key index, and checked for duplicates."""
 
 # Decisions: docs/decisions/0610
 
@@ -51,7 +51,7 @@ def index_keys(
     rows = read(list(key.names)).combine_chunks()
     _require_values(key, rows, facts.path)
     if deleted and deleted.max() >= facts.rows:
-        raise InvalidInput(f"Row {deleted.max()} of {facts.path} is deleted, and the file has {facts.rows} rows.")
+        raise InvalidInput(f"Row {deleted.max()} of {facts.path} is deleted, but the file has {facts.rows} rows.")
     if deleted and len(deleted) == facts.rows:
         return None
     live = rows if not deleted else rows.filter(pa.array(deletion_vector.keep_mask(deleted, 0, facts.rows)))
@@ -59,7 +59,7 @@ def index_keys(
     if same.any():
         value = key.values(live.slice(int(order[:-1][same][0]), 1))[0]
         raise InvalidInput(
-            f"The key {value!r} comes more than once in {facts.path}: adopt files in which each key is once, or load "
+            f"The key {value!r} appears more than once in {facts.path}: adopt files with unique keys, or load "
             "them with append, which keeps the last row of a key."
         )
     regions = [value for value, _ in keyed.regions.split(live)]
@@ -78,7 +78,7 @@ def index_keys(
 def _require_values(key: Key, rows: pa.Table, path: str) -> None:
     for name in key.names:
         if nulls := rows.column(name).null_count:
-            raise InvalidInput(f"Column {name!r} is part of the primary key, and {path} has {nulls} nulls in it.")
+            raise InvalidInput(f"Column {name!r} is part of the primary key, but has {nulls} nulls in {path}.")
 
 
 __all__ = ["AdoptedSegment", "KeyedFiles", "index_keys"]

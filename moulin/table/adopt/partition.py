@@ -67,7 +67,7 @@ def constant(kind: object, text: str | None, what: str) -> bytes | None:
     if text is None:
         return None
     if not isinstance(kind, PrimitiveType):
-        raise InvalidInput(f"{what} is of type {kind}, whose values no path can name.")
+        raise InvalidInput(f"{what} is of type {kind}, whose values cannot be in a path.")
     try:
         return bound_to_bytes(kind, _value(kind, text, what))
     except (ValueError, OverflowError):

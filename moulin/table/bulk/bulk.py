@@ -1,4 +1,4 @@
-"""Changes of a keyed table that are not puts: each holds the regions it touches, so that no put is lost."""
+"""Bulk changes of a keyed table: each holds the regions it touches, so that no put is lost."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def overwrite(context: Context, keyed: KeyedTable, data: Any, where: Where) -> O
     batches = list(to_batches(data, schema))  # it may be needed again
 
     def run() -> Outcome:
-        with keyed.held(also=keyed.regions_of(batches)) as (seen, uses):
+        with keyed.held(also=lambda: keyed.regions_of(batches)) as (seen, uses):
             state = seen.state
             draft, numbers = UpsertDraft(), number_source(context)
             kept = () if where is None else seen.segments

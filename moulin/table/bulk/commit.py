@@ -1,8 +1,8 @@
-"""Runs into a version: bulk upserts, overwrites and merges of a keyed table, planned and committed by the driver.
+"""Commits runs: bulk upserts, overwrites and merges of a keyed table, planned and committed by the driver.
 
-Runs of an upsert are written while puts go on, and locate their keys in the version of the plan. The commit holds the
-regions they touch; where rows of these changed meanwhile, it locates the keys of the runs again. A merge computes from
-the rows that are there, so it holds the table from its beginning.
+Runs of an upsert are written while puts continue, and locate their keys in the version of the plan. The commit holds
+the regions they touch; if rows of these have changed, it locates the keys of the runs again. A merge computes from
+existing rows, so it holds the table from its start.
 """
 
 # Decisions: docs/decisions/0053, 0292
@@ -151,7 +151,7 @@ def commit_overwrite(
     drafts = Drafts.of(context, keyed, plan, runs)
 
     def run() -> Outcome:
-        with keyed.held(also=drafts.values) as (seen, uses):
+        with keyed.held(also=lambda: drafts.values) as (seen, uses):
             if where is None:
                 gone = context.catalog.table_entry(keyed.id).rows
                 change = replace(drafts.change(seen.state, uses), kind=Kind.OVERWRITE, everything=True)
@@ -171,7 +171,7 @@ def merge(context: Context, keyed: KeyedTable, source: Any, rules: MergeRules) -
     def run() -> Outcome:
         with keyed.held() as (seen, uses):
             if seen.state.schema_id != rules.schema.schema_id:
-                raise Conflict("The schema of the table changed while the merge began; try again.")
+                raise Conflict("The schema of the table changed when the merge started: retry.")
             plan = plan_held(context, keyed, seen, rules=rules)
             runs: Sequence[RegionRun]
             if batches is None:
@@ -216,7 +216,7 @@ def source_schema(source: Any, schema: Schema) -> tuple[Any, pa.Schema]:
         source = pa.Table.from_batches([pa.record_batch(source)])
     if not isinstance(source, pa.Table):
         raise InvalidInput(
-            f"merge cannot read rows from {type(source).__name__}: give a Spark DataFrame, Arrow data, a list of "
+            f"merge cannot read rows from {type(source).__name__}: use a Spark DataFrame, Arrow data, a list of "
             "dicts, or a pandas, polars or DuckDB object."
         )
     return source, source.schema
@@ -229,6 +229,6 @@ def _python_schema(columns: Mapping[str, Any], schema: Schema) -> pa.Schema:
         try:
             kind = table.field(name).type if name in table.names else pa.array(values).type
         except (pa.ArrowException, TypeError, ValueError) as error:
-            raise InvalidInput(f"Column {name} of the source is of no one type ({error}).") from None
+            raise InvalidInput(f"Column {name} of the source has values without a common type ({error}).") from None
         fields.append(pa.field(name, kind))
     return pa.schema(fields)

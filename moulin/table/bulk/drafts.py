@@ -1,6 +1,6 @@
-"""Drafts: the runs of all tasks by region, united and checked until they are committed.
+"""Drafts: the runs of all tasks by region, merged and checked until they are committed.
 
-Keys that several tasks wrote are refused, or only their last rows count. Where rows of a region changed since the plan,
+Keys written by several tasks are rejected, or only their last rows count. If rows of a region changed since the plan,
 the keys of its runs are located again.
 """
 
@@ -85,13 +85,13 @@ class Drafts:
     def settle(self, context: Context, plan: BulkPlan, seen: KeyedVersion) -> None:
         """Locate keys again in regions whose rows are not as planned. REQUIRES: the regions are held."""
         if not plan.spec.is_as(seen.spec):
-            raise Conflict("The regions of the table changed during the write; try again.")
+            raise Conflict("The regions of the table changed during the write: retry.")
         for number, draft in self.by_region.items():
             segments = seen.of_region(number)
             if _content(segments) == _content(plan.spec.searched(plan.segments, number)):
                 continue
             if plan.rules is not None:
-                raise Stale("Rows that the merge read changed meanwhile; try again.", Verdict.RETRY)
+                raise Stale("Rows that the merge read have changed: retry.", Verdict.RETRY)
             self.by_region[number] = _relocated(context, plan, draft, segments)
 
     def change(self, state: TableState, uses: Sequence[RegionUse]) -> DataChange:
@@ -172,8 +172,8 @@ def _repeated(context: Context, plan: BulkPlan, facts: SegmentFacts, position: i
     if facts.adopted is None:
         return duplicate_key(plan.key, row, 0)
     return InvalidInput(
-        f"The key {plan.key.values(row)[0]!r} of {facts.path} is in another of these files, too: adopt files in which "
-        "each key is once, or load them with append, which keeps the last row of a key."
+        f"The key {plan.key.values(row)[0]!r} of {facts.path} is also in another of these files: adopt files with "
+        f"unique keys, or load them with append, which keeps the last row of a key."
     )
 
 

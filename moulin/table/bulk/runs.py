@@ -1,4 +1,4 @@
-"""What is done with runs between their writing and their commit: keys that several hold, and rows that moved meanwhile.
+"""Handles runs between writing and commit: duplicate keys, and rows that have moved.
 
 Kernels: both read key indexes, and rows only where a run must be written again.
 """

@@ -1,8 +1,7 @@
 """Rows into runs: the kernel of bulk upserts and merges of keyed tables, in this process and in Spark's tasks.
 
-A task sorts its rows by key, locates the rows of these keys that are there, and writes what takes their place as
-segments that keep their row ids, at level 1 where they are many. It needs nothing but storage; what it
-returns says what to commit.
+A task sorts its rows by key, locates existing rows of these keys, and writes the new rows as segments that keep their
+row ids, at level 1 if there are many. It needs only storage, and returns what to commit.
 """
 
 from __future__ import annotations
@@ -153,8 +152,8 @@ def duplicate_key(key: Key, rows: pa.Table, index: int) -> InvalidInput:
     """The error for a key that comes twice in what may have each only once."""
     value = key.values(rows.slice(index, 1))[0]
     return InvalidInput(
-        f"The key {value!r} comes more than once: keep one row per key, for instance with dropDuplicates"
-        f"({list(key.names)!r}) or a window over what tells the newest."
+        f"The key {value!r} appears more than once: keep one row per key, for example with dropDuplicates"
+        f"({list(key.names)!r}) or a window function that selects the newest."
     )
 
 

@@ -1,4 +1,4 @@
-"""An adopted file as readers get it that look for a footer themselves: with the field ids of its table."""
+"""An adopted file for readers that parse the footer themselves: with the field ids of its table."""
 
 # Decisions: docs/decisions/0431
 
@@ -17,7 +17,7 @@ _TAIL, _MAGIC = 8, b"PAR1"
 
 
 class AdoptedBytes(io.RawIOBase):
-    """An adopted file with the footer that its segment is read by in place of its own."""
+    """An adopted file, presented with the footer of its segment."""
 
     def __init__(self, store: Store, facts: SegmentFacts) -> None:
         self._source = open_segment(store, facts)

@@ -1,4 +1,4 @@
-"""Changes of tables, as they are prepared from one version and handed to the committer."""
+"""Changes of tables, prepared from one version and passed to the committer."""
 
 # Decisions: docs/decisions/0014
 
@@ -20,9 +20,9 @@ from moulin.model.operations import Claim, Kind, Operation, RegionUse
 class DataChange:
     """New segments, and rows to hide: positions of segments as `read_version` showed them.
 
-    `whole` are segments whose live rows all go, each with the vector seen; they are removed rather than covered by a
-    vector. `added_positions` are rows of the new segments themselves that do not count. With `exact`, the change was
-    computed from the rows that it hides: when one of them is gone by the time of the commit, it must be computed again.
+    `whole` are segments whose live rows are all deleted, each with the vector seen; they are removed instead of getting
+    a vector. `added_positions` are deleted rows of the new segments. With `exact`, the change was computed from the
+    rows that it hides: if one of them has been removed before the commit, it must be computed again.
     """
 
     table_id: UUID
@@ -39,7 +39,7 @@ class DataChange:
 
     @property
     def is_inline(self) -> bool:
-        """Whether it brings inline segments alone: no file is written for it."""
+        """Whether it adds only inline segments, without files."""
         hides = self.positions or self.whole or self.added_positions
         return not hides and all(facts.inline is not None for facts in self.added)
 
@@ -78,13 +78,12 @@ Change = DataChange | CompactionChange | SettingChange
 
 @contextmanager
 def after_commit() -> Iterator[None]:
-    """What follows a commit that was made: an error in it is Unavailable, never one that says nothing happened."""
+    """Steps after a commit: errors in them become Unavailable, because the commit has happened."""
     try:
         yield
     except Unavailable:
         raise
     except MoulinError as error:
         raise Unavailable(
-            f"The change was committed, and what followed failed: {error.message} Look at the table "
-            "before repeating it."
+            f"The change was committed, but a later step failed: {error.message} Check the table before repeating it."
         ) from error

@@ -1,7 +1,7 @@
-"""The committer: changes are prepared, carried over to newer versions, and committed with bounded retry.
+"""The committer: prepares changes, rebases them onto newer versions, and commits them with bounded retries.
 
-Reading and writing deletion vectors and journals is I/O, so it happens here, before the catalog's lock is taken. When
-the catalog answers that something moved since and that a rebase helps, the change is carried over and tried again.
+Reading and writing deletion vectors and journals is I/O, so it happens here, before the catalog's lock is taken. If the
+catalog reports a conflict that a rebase can solve, the change is rebased and retried.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class Committer:
     def commit(
         self, changes: Sequence[Change], *, request_id: str | None = None, digest: bytes | None = None
     ) -> CommitResult:
-        """One version with all `changes`. Rebases as often as the configuration allows; then the Conflict stands."""
+        """Commit all `changes` as one version. Rebases as often as the configuration allows, then raises the
+        Conflict.
+        """
         files = not all(isinstance(change, DataChange) and change.is_inline for change in changes)
         with self._catalog.writing() if files else nullcontext():
             return self._commit(changes, request_id, digest)
@@ -73,7 +75,7 @@ class Committer:
         return retry(self._catalog.config.commit_attempts, run, must_rebase)
 
     def prepared(self, change: DataChange) -> TableCommit:
-        """A change carried over to the newest version, for those who commit it themselves; its vectors are written."""
+        """Rebase a change onto the newest version, for callers that commit it themselves; writes its vectors."""
         return self._prepare(change, rebased=False)
 
     def _prepare(self, change: Change, *, rebased: bool) -> TableCommit:
@@ -128,7 +130,7 @@ class Committer:
         return TableCommit(change.table_id, version, operation, change.summary, change.regions)
 
     def _carry_over(self, change: DataChange, version: int) -> DataChange:
-        """Follow positions through compactions that consumed their segments since the change was read."""
+        """Map positions through compactions of their segments since the change was prepared."""
         numbers = [*change.positions, *change.whole]
         present = self._catalog.segments_by_number(change.table_id, numbers, version)
         gone = [number for number in numbers if number not in present]
@@ -169,7 +171,7 @@ class Committer:
         return result
 
     def _prepare_compaction(self, change: CompactionChange, *, rebased: bool) -> TableCommit:
-        """Rows deleted in the inputs since they were read are deleted in the outputs.
+        """Applies deletes in the inputs since they were read to the outputs.
 
         An input that is gone stays expected at first, so that the catalog judges by what; only when it says that a
         rebase helps was it emptied by deletes, and then all its rows count as deleted.
@@ -234,7 +236,7 @@ class Committer:
 
 
 def _moved(journals: JournalSet, segment: int, positions: npt.NDArray[np.int64]) -> Iterator[tuple[int, BitMap64]]:
-    """Where these positions of an input are in the outputs; rows the compaction dropped are left out."""
+    """The positions of these input rows in the outputs, without rows that the compaction dropped."""
     targets, where = journals.lookup(segment, positions)
     for target in distinct(targets[targets >= 0]).tolist():
         yield target, deletion_vector.from_positions(where[targets == target])
@@ -246,7 +248,8 @@ def _vector_id(segment: LiveSegment) -> int:
 
 def _retry(change: DataChange, segment: int) -> Stale:
     return Stale(
-        f"The {change.kind} lost a race: rows of segment {segment} are gone since version {change.read_version}. "
+        f"The {change.kind} conflicts with another commit: rows of segment {segment} were removed since version "
+        f"{change.read_version}. "
         "Read the table again and retry.",
         Verdict.RETRY,
         requirement=f"segment {segment}",

@@ -1,4 +1,4 @@
-"""Retries of commits: one loop for all who may lose a race or an answer. It raises the error of the last attempt."""
+"""Retries of commits: one loop for conflicts and lost responses. It raises the error of the last attempt."""
 
 # Decisions: docs/decisions/0203
 
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 def must_rebase(error: MoulinError) -> bool:
-    """Whether the change can be carried over to the newer version and committed again."""
+    """Whether the change can be rebased onto the newer version and committed again."""
     return isinstance(error, Stale) and error.verdict is Verdict.REBASE
 
 
@@ -27,7 +27,7 @@ def must_recompute(error: MoulinError) -> bool:
 
 
 def back_off(attempt: int) -> None:
-    """Wait a little longer after each lost race, not in step with others."""
+    """Wait a little longer after each conflict, with jitter."""
     time.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.25)))
 
 
@@ -41,10 +41,10 @@ def retry(
     again: Callable[[MoulinError], bool] = must_recompute,
     wait: Callable[[int], None] = back_off,
 ) -> _T:
-    """Run an operation that commits, up to `attempts` times: again while it raises an error that `again` accepts.
+    """Run an operation that commits, up to `attempts` times, while it raises an error that `again` accepts.
 
     `wait` is called between attempts with the number of those made. By default the operation reads and commits, and
-    runs again from the start while it loses races that another attempt can win.
+    runs again from the start on conflicts that a retry can solve.
     """
     for attempt in range(1, attempts):
         try:

@@ -1,4 +1,4 @@
-"""The rows of a segment as one Parquet file, whether they lie in one file or in several."""
+"""The rows of a segment as one Parquet file, even if they are in several files."""
 
 # Decisions: docs/decisions/0420
 
@@ -20,7 +20,7 @@ from moulin.table.commit.adopted_bytes import AdoptedBytes
 
 
 def with_files_of(facts: SegmentFacts, schema: Schema, names: Iterable[str]) -> SegmentFacts:
-    """The facts of a segment with those of its column files alone that have one of the columns `names`."""
+    """The facts of a segment with only the column files that have one of the columns `names`."""
     if not facts.files:
         return facts
     wanted = set(names)
@@ -33,7 +33,7 @@ def open_rows(
 ) -> pa.NativeFile:
     """The rows of a segment, to be read: all columns that the version of these facts sees.
 
-    Other readers of Parquet than ours are to get them without the `page_indexes` of column files. `end_size` is that of
+    Other Parquet readers should get them without the `page_indexes` of column files. `end_size` is that of
     the footer, where it is known.
     """
     if not facts.files:

@@ -1,4 +1,4 @@
-"""Deletion vectors in storage: read with a cache, and write the successors of several in one Puffin file."""
+"""Deletion vectors in storage: reads them with a cache, and writes several new ones in one Puffin file."""
 
 # Decisions: docs/decisions/0010
 
@@ -23,7 +23,7 @@ _CACHE_BYTES = 64 << 20
 
 
 class VectorCache:
-    """Decoded vectors by file and offset, the least recently used dropped first. Vectors never change."""
+    """An LRU cache of decoded vectors by file and offset. Vectors are immutable."""
 
     def __init__(self, limit: int = _CACHE_BYTES) -> None:
         self._held: SizedCache[tuple[str, int], tuple[BitMap64, int]] = SizedCache(limit, lambda held: held[1])
@@ -57,7 +57,7 @@ class VectorTarget:
 
 
 def _address(store: Store, facts: SegmentFacts) -> str:
-    """The address of a segment as engines know it."""
+    """The address of a segment for engines."""
     return (facts.adopted.location if facts.adopted is not None else "") or store.location(facts.path)
 
 

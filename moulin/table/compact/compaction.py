@@ -59,13 +59,12 @@ def compact(
     progress: Callable[[int, int], None] | None = None,
     stopped: Callable[[], bool] = never,
 ) -> Compaction:
-    """Compact what is worth compacting. Reads, writes and deletes go on meanwhile; none of them is lost.
+    """Compact segments that need it. Reads, writes and deletes continue; none of them is lost.
 
-    Tasks that wait for a worker are done first; with `due_only` only when a worker let one lapse, for nobody else may
-    look after it. What another worker has is left to it, so several compactions of one table share the work.
-    `progress(done, all)` counts input bytes. Once `stopped()` is true, no compaction is begun, and Stopped is raised.
-    Tasks that failed before and wait keep their segments: after the others are done, FailedPrecondition names them,
-    unless `due_only`.
+    Waiting tasks are run first; with `due_only` only those with an expired lease. Tasks of other workers are skipped,
+    so several compactions of one table share the work. `progress(done, all)` counts input bytes. Once `stopped()` is
+    true, no compaction is started, and Stopped is raised. Tasks that failed before and wait keep their segments: after
+    the others are done, FailedPrecondition names them, unless `due_only`.
     """
     state = load()
     if not due_only:
@@ -95,13 +94,13 @@ def _require_none_failed(context: Context, state: TableState) -> None:
         raise FailedPrecondition(
             f"{sum(one.segments for one in failed)} segments of {state.full_name} were not compacted: merge task "
             f"{task.id} holds {task.segments} of them and failed {task.failures} times, last with: {task.last_error} "
-            "Mend that, then let it be tried again with `moulin task release`, or free its segments with `moulin task "
+            "Fix that, then retry it with `moulin task release`, or free its segments with `moulin task "
             "delete`. The other segments were compacted."
         )
 
 
 def compact_segments(context: Context, state: TableState, segments: Sequence[LiveSegment]) -> Compaction:
-    """Compact some of the live segments, whatever else the table has. What another worker has is left to it."""
+    """Compact some of the live segments. Segments of other workers are skipped."""
     groups = plan(context, state, everything=True, segments=segments)
     total, nothing = sum(group.size for group in groups), Compaction(state.head_version)
     return _Groups(context, state, f"compact {new_id()}", None, None, never, total, nothing).run(groups)
@@ -134,11 +133,11 @@ def _verify(context: Context, change: CompactionChange) -> None:
             while piece := source.read(_CHUNK):
                 digest.update(piece)
         if digest.digest() != facts.sha256:
-            raise Corrupt(f"{facts.path} is not what was written there: nothing was moved. Look at the base path.")
+            raise Corrupt(f"{facts.path} differs from what was written: nothing was moved. Check the base path.")
 
 
 def fold(context: Context, state: TableState) -> Compaction:
-    """Write segments that have column files as one file each. What a living worker has is left to it.
+    """Rewrite segments with column files as one file each. Segments of running workers are skipped.
 
     Segments with columns that are not complete stay as they are: their values would be computed again.
     """
@@ -157,7 +156,7 @@ def fold(context: Context, state: TableState) -> Compaction:
 
 @dataclass(slots=True)
 class _Groups:
-    """Groups that are compacted under tasks of their own, several at a time."""
+    """Compact groups under separate tasks, several at a time."""
 
     context: Context
     state: TableState
@@ -179,7 +178,7 @@ class _Groups:
             _run_all(self._run, groups)
         except (KeyboardInterrupt, SystemExit):
             self._interrupted.set()
-            with self._claiming:  # a task that is being made is among them, too; those that are done are not touched
+            with self._claiming:  # includes tasks being created; finished ones are skipped
                 mine = list(self._held)
             for claim in mine:
                 _forget(self.context, claim)
@@ -213,7 +212,7 @@ class _Groups:
         return len(catalog.segments_by_number(self.state.id, numbers, newest)) == len(numbers)
 
     def _claim(self, group: Group) -> Claim | None:
-        """A task of the group that is ours, None when another has segments of it."""
+        """Claim a task for the group; None if another worker has segments of it."""
         tasks, plans = self.context.catalog.maintenance, [planned(self.state.id, group)]
         with self._claiming:
             if self._is_over():
@@ -233,7 +232,7 @@ def plan(
     bounds: Bounds | None = None,
     segments: Iterable[LiveSegment] | None = None,
 ) -> list[Group]:
-    """The compactions worth doing, of segments that no task has: of all that are live, or of `segments` among them."""
+    """The needed compactions of segments without a task: of all live segments, or of those in `segments`."""
     config = effective(context.config, state.properties)
     if segments is None:
         segments = context.catalog.segments(state.id, state.version, with_columns=False)
@@ -244,7 +243,7 @@ def plan(
         segment
         for segment in live
         if segment.facts.number not in held
-        # Level 0 of a keyed table does not wait for a fill, which may have been given up: writers would.
+        # Level 0 of a keyed table does not wait for a fill, which may be abandoned, because writers would wait too.
         and (not _is_filled(segment, pending) or (due_only and segment.facts.level == 0))
     ]
     if state.schema.identifier_field_ids:
@@ -253,7 +252,7 @@ def plan(
         return pick_levels(free, config, **options, lost_specs=state.lost_specs, regions=regions)
     span = merge_span_ns(state.properties, config.merge_span)
     own = MERGE_SPAN in state.properties or RETENTION in state.properties
-    # Whoever compacts by hand wants few segments: only a span that the table was given holds then.
+    # A manual compaction should leave few segments: only a span set for the table applies.
     limits = replace(bounds or Bounds(), span_ns=span if own or bounds is not None else None)
     return pick(
         free,
@@ -278,7 +277,7 @@ def _pending(state: TableState) -> AbstractSet[int]:
 
 
 def planned(table_id: UUID, group: Group) -> PlannedTask:
-    """A group as the catalog keeps it."""
+    """A group as a plan for the catalog."""
     inputs = {s.facts.number: s.vector.id if s.vector else 0 for s in group.segments}
     return PlannedTask(table_id, inputs, group.level)
 
@@ -292,9 +291,9 @@ def _run_claimed(
     stopped: Callable[[], bool],
     place: str,
 ) -> tuple[CompactionChange, CommitResult]:
-    """Run and commit one task; whatever goes wrong, its inputs are free again for whoever calls next.
+    """Run and commit one task; on any error, its inputs are free again.
 
-    A task that was taken over meanwhile is its new worker's, and stays.
+    A task that was taken over belongs to its new worker, and is kept.
     """
     segment_bytes = effective(context.config, state.properties).merge_segment_bytes
     try:
@@ -310,12 +309,12 @@ def _run_claimed(
 
 
 def _forget(context: Context, claim: Claim) -> None:
-    with suppress(MoulinError):  # then its lease ends by itself; what went wrong first is what counts
+    with suppress(MoulinError):  # then its lease expires; the first error counts
         context.catalog.maintenance.delete_merge_task(claim.task_id, claim.attempt)
 
 
 def _run_all(run: Callable[[Group], None], groups: Sequence[Group]) -> None:
-    """Groups share no segment, so small ones run at once; a large one keeps all cores busy by itself."""
+    """Groups share no segments, so small ones run concurrently; a large one uses all cores alone."""
     small = [group for group in groups if group.size < _SMALL]
     if len(groups) == 1:
         run(groups[0])
@@ -329,7 +328,7 @@ def _run_all(run: Callable[[Group], None], groups: Sequence[Group]) -> None:
 
 
 def _has_lapsed(task: MergeTask) -> bool:
-    """Whether the worker of a task let its lease end, as far as this machine's clock can tell; the claim decides."""
+    """Whether the lease of a task has expired by this machine's clock; the claim decides."""
     return task.state is TaskState.CLAIMED and task.available_at <= time.time_ns()
 
 

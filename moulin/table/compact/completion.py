@@ -1,4 +1,4 @@
-"""Completion of a merge task by a worker that has only storage: what it wrote is checked, then committed."""
+"""Completion of a merge task by a worker that has only storage: its output is checked, then committed."""
 
 # Decisions: docs/decisions/0011, docs/decisions/0083
 
@@ -25,17 +25,17 @@ from moulin.table.properties import effective
 
 
 def complete(context: Context, claim: Claim, outputs: Sequence[SegmentFacts], journals: Sequence[str]) -> CommitResult:
-    """Commit what a worker wrote in place of the inputs of its task. Repeated with the same outputs it does nothing.
+    """Commit the output of a worker in place of the inputs of its task. Idempotent for the same outputs.
 
     `outputs` hold the live rows of the inputs, each once, with their lineage; `journals` say where each went. Deletes
-    that landed meanwhile are carried over through the journals, and need them.
+    committed since are mapped through the journals.
     """
     done = context.own_catalog().maintenance.finished_task(claim)
     if done is not None and {facts.path for facts in outputs} >= set(done[1]):
         return CommitResult(done[0], 0, replayed=True)
     claimed = context.own_catalog().maintenance.claimed_task(claim)
     inputs = _inputs(context, claimed)
-    if any(segment.facts.files for segment in inputs):  # whoever has only storage read one file of each
+    if any(segment.facts.files for segment in inputs):  # a worker with only storage read only one file of each
         return redo(context, claim, sum(facts.rows for facts in outputs))[0]
     added = [_checked(context, facts, claimed, inputs) for facts in outputs]
     if len({facts.number for facts in added}) != len(added):
@@ -63,7 +63,7 @@ def complete(context: Context, claim: Claim, outputs: Sequence[SegmentFacts], jo
 def redo(context: Context, claim: Claim, rows: int) -> tuple[CommitResult, Sequence[SegmentFacts]]:
     """Complete a task whose worker wrote `rows` rows without their lineage: the task is done here, once more.
 
-    Row ids, sequence numbers and deletes that landed meanwhile cannot be had from such a file. Repeated, it does
+    Row ids, sequence numbers and later deletes cannot be determined from such a file. Repeated, it does
     nothing.
     """
     catalog = context.own_catalog()
@@ -94,7 +94,9 @@ def _inputs(context: Context, claimed: ClaimedTask) -> list[LiveSegment]:
     """The inputs with the deletion vectors that the claim gave out, whatever became of them since."""
     found = context.own_catalog().maintenance.segments_with_vectors(claimed.table_id, claimed.inputs)
     if len(found) < len(claimed.inputs):
-        raise FailedPrecondition("Inputs of the merge task are gone; drop what was written and ask for another task.")
+        raise FailedPrecondition(
+            "Inputs of the merge task no longer exist: discard the output and request another task."
+        )
     live = context.catalog.segments_by_number(claimed.table_id, claimed.inputs, context.catalog.version())
     return [_with_columns(segment, live.get(segment.facts.number)) for segment in found]
 
@@ -111,19 +113,19 @@ def _checked(
 ) -> SegmentFacts:
     """The facts of an output, if it can stand for rows of the inputs."""
     if not 0 <= facts.number - claimed.first_number < claimed.numbers:
-        raise InvalidInput(f"Segment number {facts.number} is not one of those that came with the merge task.")
+        raise InvalidInput(f"Segment number {facts.number} was not allocated for the merge task.")
     if not facts.has_lineage:
         raise InvalidInput(f"{facts.path} lacks the row ids and sequence numbers that a compaction keeps.")
     times = [(s.facts.time_min, s.facts.time_max) for s in inputs if s.facts.time_min is not None]
     if facts.time_min is not None and facts.time_max is not None and len(times) == len(inputs):
         low, high = min(t[0] or 0 for t in times), max(t[1] or 0 for t in times)
         if not low <= facts.time_min <= facts.time_max <= high:
-            raise InvalidInput(f"{facts.path} holds times outside of those of the inputs.")
+            raise InvalidInput(f"{facts.path} has times outside of the range of the inputs.")
     first = inputs[0].facts
     state = context.catalog.table_by_id(claimed.table_id)
     moved = first.spec_id in state.lost_specs and facts.spec_id == state.spec_id
     if (facts.spec_id, facts.partition) != (first.spec_id, first.partition) and not moved:
-        raise InvalidInput(f"{facts.path} is of another partition than the inputs.")
+        raise InvalidInput(f"{facts.path} is in another partition than the inputs.")
     try:
         size = context.store.head(facts.path).size
         if size != facts.size:
@@ -131,7 +133,7 @@ def _checked(
         with context.store.reader(facts.path, size) as source:
             check_level(read_footer(source, facts.path), claimed.level, facts.path)
     except NotFound:
-        raise FailedPrecondition(f"{facts.path} is not in storage; write it before the task is completed.") from None
+        raise FailedPrecondition(f"{facts.path} is not in storage: write it before completing the task.") from None
     return replace(facts, level=claimed.level, region=first.region)
 
 
@@ -142,7 +144,7 @@ def _journal(context: Context, path: str, claimed: ClaimedTask) -> Journal:
     try:
         return Journal.decode(context.store.get(path), source=f"Journal {path}")
     except Lost:
-        raise FailedPrecondition(f"{path} is not in storage; write it before the task is completed.") from None
+        raise FailedPrecondition(f"{path} is not in storage: write it before completing the task.") from None
 
 
 def _check_coverage(journals: JournalSet, inputs: Sequence[LiveSegment], added: Sequence[SegmentFacts]) -> None:

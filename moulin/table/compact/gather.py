@@ -1,8 +1,8 @@
 """Rows of sorted inputs in a given order, with few of them decoded at a time.
 
-A compaction whose rows do not fit into its memory reads the columns it sorts by, decides on the order of all rows, and
-then gathers them piece by piece. Inputs in the order of the table are read from front to back once for each output;
-others again and again, which takes time and not memory.
+A compaction whose rows do not fit into memory reads the sort columns, determines the order of all rows, and then
+gathers them piece by piece. Inputs in the order of the table are read sequentially once for each output; others
+repeatedly, which costs time but not memory.
 """
 
 # Decisions: docs/decisions/0232

@@ -1,4 +1,4 @@
-"""Inline segments become files: the append that finds many of them compacts them, so that they stay few."""
+"""Compacts inline segments into files: the append that finds many of them compacts them."""
 
 # Decisions: docs/decisions/0320, docs/decisions/0322
 
@@ -36,13 +36,13 @@ def compact_if_due(context: Context, state: TableState, added: Sequence[SegmentF
     try:
         mine.waits = _compact(context, state.id, numbers, reached) < reached // 2
     except MoulinError as error:
-        log.warning("Inline segments of %s wait for their compaction: %s", state.full_name, error)
+        log.warning("Inline segments of %s could not be compacted: %s", state.full_name, error)
     except Exception:
         log.exception("Inline segments of %s wait for their compaction", state.full_name)
 
 
 def _compact(context: Context, table_id: UUID, mine: Sequence[int], reached: int) -> int:
-    """Compact the inline segments that no other worker has; returns how many."""
+    """Compact the inline segments without another worker; returns how many."""
     state = context.catalog.table_by_id(table_id)
     found = _inline(context.catalog.segments_by_number(table_id, mine, state.version).values())
     if len(found) < reached // 2:  # others append, too, or did before this process began

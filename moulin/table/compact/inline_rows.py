@@ -1,4 +1,4 @@
-"""The rows of many inline segments at once: a reader for each would cost a compaction more than all else."""
+"""Reads many inline segments together, because separate readers would dominate the cost of a compaction."""
 
 # Decisions: docs/decisions/0322, docs/decisions/0380
 
@@ -41,7 +41,7 @@ def read_inline(schema: Schema, segments: Sequence[LiveSegment]) -> pa.Table | N
 def _open(segment: LiveSegment, like: OpenedFile | None = None) -> SmallFile:
     facts = segment.facts
     if facts.inline is None or facts.has_lineage or facts.files or segment.vector is not None:
-        raise ValueError(f"{facts.path} is not a fresh inline segment")
+        raise ValueError(f"{facts.path} is not a new inline segment")
     opened = OpenedFile(pa.BufferReader(facts.inline), facts.path, like=like)
     if opened.map.rows != facts.rows:
         raise ValueError(f"{facts.path} has other rows")

@@ -69,7 +69,7 @@ def compact_group(
 def commit_compaction(context: Context, change: CompactionChange, *, own: bool = True) -> CommitResult:
     """Commit a compaction; deletes that landed while it ran are carried over to its outputs.
 
-    An index that was dropped meanwhile does not stop it: then the compaction is committed by itself. Files of one that
+    If an index was dropped, the compaction is committed without it. Files of one that
     lost against another change are deleted if they are this process's `own`: they may hold rows that were erased.
     """
     try:
@@ -86,7 +86,7 @@ def commit_compaction(context: Context, change: CompactionChange, *, own: bool =
 
 
 def _take_back(context: Context, change: CompactionChange) -> None:
-    """Delete what a compaction wrote that will never be committed; what is left, clean-up finds."""
+    """Delete the output of a failed compaction; clean-up finds the rest."""
     files = [facts.path for facts in change.added]
     files += [paths.key_index_path(facts.path) for facts in change.added if facts.index_size]
     for index in change.indexes:

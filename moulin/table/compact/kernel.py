@@ -1,5 +1,5 @@
-"""The compaction kernel: live rows of several segments into new ones, in order, with their lineage, and the journal of
-what went where.
+"""The compaction kernel: writes the live rows of several segments to new ones, in order, with lineage, and the journal
+of new positions.
 """
 
 # Decisions: docs/decisions/0232, docs/decisions/0237
@@ -175,7 +175,7 @@ class _Reading:
 
     @property
     def is_inline(self) -> bool:
-        """Whether it is all rows of a fresh inline segment."""
+        """Whether it is all rows of a new inline segment."""
         facts, whole = self.range.segment.facts, self.range.start == 0
         whole = whole and self.range.stop == facts.rows and self._deleted is None
         return whole and facts.inline is not None and not facts.has_lineage and not facts.files
@@ -217,7 +217,7 @@ class _Reading:
 
 
 def _read_whole(work: CompactionSlice, readers: Sequence[_Reading]) -> pa.Table | None:
-    """All rows with lineage; None as soon as it is clear that they are larger than the memory given."""
+    """All rows with lineage; None as soon as they exceed the given memory."""
     tables, size = [empty_table(arrow_schema(work.layout.schema, lineage=True))], 0
     for piece in _all_pieces(work, readers):
         size += piece.nbytes
@@ -242,7 +242,7 @@ def _all_pieces(work: CompactionSlice, readers: Sequence[_Reading]) -> Iterator[
 
 
 def _read_keys(work: CompactionSlice, readers: Sequence[_Reading]) -> pa.Table:
-    """The columns that decide on the order of the rows."""
+    """The columns that determine the order of the rows."""
     layout = work.layout
     ids = [field.source_id for field in layout.sort_order.fields]
     ids += [field.source_id for field in layout.spec.fields] if work.repartition else []

@@ -1,7 +1,7 @@
-"""Moves segments to a base path: whole ones, whose rows all match. Rows, their ids and their versions stay the same.
+"""Moves whole segments, in which all rows match, to a base path. Rows, their ids and their versions do not change.
 
-A segment is rewritten by a compaction of its own, with a journal, so that whatever meets a compaction meets a move: a
-delete follows the journal, and the old file goes when no version that is kept has it.
+Each segment is moved by a separate compaction with a journal, so concurrent operations handle it like a compaction: a
+delete follows the journal, and the old file is deleted when no kept version uses it.
 """
 
 # Decisions: docs/decisions/0433
@@ -23,7 +23,7 @@ from moulin.table.write.writes import find_matches
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What a move did: segments and rows that lie below the base path now, and their bytes there."""
+    """The result of a move: moved segments and rows, and their bytes in the base path."""
 
     version: int
     segments: int = 0
@@ -38,7 +38,7 @@ def move(
     base: str,
     progress: Callable[[int, int], None] | None = None,
 ) -> Move:
-    """Move the segments whose rows all match; those that lie below the base path already stay."""
+    """Move the segments in which all rows match; segments already in the base path stay."""
     found = next((one for one in context.catalog.bases() if one.name == base), None)
     if found is None:
         raise NotFound(f"Base path {base!r} does not exist; register it with lake.add_base(uri, name={base!r}).")

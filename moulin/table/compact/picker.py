@@ -1,4 +1,4 @@
-"""Which segments to compact, and how to cut the work into slices."""
+"""Chooses segments to compact, and splits the work into slices."""
 
 # Decisions: docs/decisions/0455
 
@@ -27,8 +27,8 @@ from moulin.table.compact.kernel import MEMORY_BYTES, CompactionSlice, InputRang
 from moulin.table.write import clustering
 from moulin.table.write.layout import Layout
 
-_MANY_DELETED = 0.1  # a segment with this share of deleted rows is rewritten even when it is large and alone
-_SLICE_BYTES = 32 << 20  # work below this is not worth cutting
+_MANY_DELETED = 0.1  # a segment with this share of deleted rows is rewritten even if it is large and alone
+_SLICE_BYTES = 32 << 20  # smaller work is not split
 _SAMPLES = 1000
 _KEY_BYTES = 16 << 20  # of the first sort column, decoded at a time
 
@@ -91,7 +91,7 @@ def pick(
 
 
 def rewrite_each(segments: Sequence[LiveSegment]) -> list[Group]:
-    """Every segment alone, written anew at its level; fresh ones at level 1."""
+    """Every segment alone, rewritten at its level; new ones at level 1."""
     return [Group((segment,), max(segment.facts.level, 1)) for segment in segments]
 
 
@@ -143,8 +143,9 @@ def _lies_well(segment: LiveSegment, config: Config) -> bool:
 def _due_levels(
     chosen: Sequence[LiveSegment], members: Sequence[LiveSegment], config: Config, *, due_only: bool
 ) -> list[Group]:
-    """What is due among some of the segments of one region and partition, each from a level into the next; no two meet
-    in a level."""
+    """The due groups among segments of one region and partition, each from a level into the next; no two use the same
+    level.
+    """
     groups: list[Group] = []
     level = 0
     while level < config.deepest_level:
@@ -171,7 +172,7 @@ def _first_bytes(segments: Sequence[LiveSegment], limit: int) -> list[LiveSegmen
 
 
 def _with_overlap(chosen: Sequence[LiveSegment], members: Sequence[LiveSegment], level: int, limit: int) -> Group:
-    """Segments, with those of the level they go to whose keys lie among theirs, so that this level stays disjoint."""
+    """Segments, with the overlapping ones of the target level, so that this level stays disjoint."""
     low = min(_key_min(s) for s in chosen)
     high = max(s.facts.key_max or b"" for s in chosen)
     taken = list(chosen)
@@ -185,15 +186,16 @@ def _with_overlap(chosen: Sequence[LiveSegment], members: Sequence[LiveSegment],
             and (facts.key_max or b"") >= low
         ):
             if size + facts.size > limit and len(taken) > 1:
-                break  # the rest stays as it is: levels that overlap a little cost a look-up, not a row
+                break  # the rest is kept: a small overlap of levels only costs look-ups
             taken.append(segment)
             size += facts.size
     return Group(tuple(taken), level)
 
 
 def _needs_compaction(segment: LiveSegment, segment_bytes: int) -> bool:
-    """Whether it is fresh, small or worn. A segment below a base path stays there: an adopted one unless it is small
-    or worn, one that was moved unless it is worn."""
+    """Whether it is new, small or has many deleted rows. A segment in a base path is kept: an adopted one unless it is
+    small or has many deleted rows, a moved one unless it has many deleted rows.
+    """
     facts = segment.facts
     if facts.adopted is None and parse_moved(facts.path) is not None:
         return _is_worn(segment)
@@ -205,7 +207,7 @@ def _is_fresh(segment: LiveSegment) -> bool:
 
 
 def _is_worn(segment: LiveSegment) -> bool:
-    """Whether a segment is worth writing again by itself: it has many deleted rows, or columns in other files."""
+    """Whether a segment should be rewritten alone: it has many deleted rows, or column files."""
     if segment.facts.files:
         return True
     return segment.vector is not None and segment.vector.cardinality >= _MANY_DELETED * segment.facts.rows

@@ -1,4 +1,4 @@
-"""Merge tasks for workers: planned over one table or all of them, as an operator or the janitor asks."""
+"""Plans merge tasks for workers, for one table or all, on request of an operator or the janitor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AT_ONCE = 20_000  # segments that one request plans over
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """How many tasks were made, and of how many segments."""
+    """The numbers of created tasks and of their segments."""
 
     tasks: int = 0
     segments: int = 0
@@ -42,7 +42,7 @@ def create_tasks(context: Context, table_id: UUID | None, wanted: Filter) -> Pla
 
 
 def _plan_filtered(context: Context, state: TableState, wanted: Filter) -> list[PlannedTask]:
-    """The first page of what a filter lets through that has anything to compact."""
+    """The first page of matching segments with anything to compact."""
     bounds = Bounds(min_inputs=2, max_inputs=context.config.merge_max_inputs)
     for page in _pages(context, state, wanted, bounds.min_inputs):
         groups = plan(context, state, bounds=bounds, segments=page)
@@ -52,7 +52,7 @@ def _plan_filtered(context: Context, state: TableState, wanted: Filter) -> list[
 
 
 def _pages(context: Context, state: TableState, wanted: Filter, least: int) -> Iterator[Collection[LiveSegment]]:
-    """What a filter lets through and compactions may take, by partition and time."""
+    """The matching segments that compactions may use, by partition and time."""
     catalog = context.own_catalog()
     segment_bytes = effective(context.config, state.properties).merge_segment_bytes
     small = None if state.schema.identifier_field_ids else segment_bytes // 2
@@ -67,7 +67,7 @@ def _pages(context: Context, state: TableState, wanted: Filter, least: int) -> I
 
 
 def rewrite_tasks(context: Context, table_id: UUID | None) -> Planned:
-    """Make a task of every segment that no task has, to be written anew by itself; all or none."""
+    """Create a task for every free segment, to rewrite it alone; all or none."""
     plans = []
     for state in _states(context, table_id):
         live = proven(context.catalog, state, context.catalog.segments(state.id, state.version, with_columns=False))
@@ -112,5 +112,5 @@ def _states(context: Context, table_id: UUID | None) -> Iterable[TableState]:
         for entry in catalog.tables(database.id):
             try:
                 yield catalog.table_by_id(entry.id)
-            except NotFound:  # dropped meanwhile
+            except NotFound:  # dropped in the meantime
                 continue

@@ -1,4 +1,4 @@
-"""A worker that does merge tasks as they come: claims one, keeps the claim alive, runs it, commits or says why not.
+"""A worker for merge tasks: claims a task, renews the lease, runs it, and commits or reports the failure.
 
 A worker that is stopped gives its task back at once, so that its inputs do not wait for the end of the lease. One that
 is killed cannot: its task is taken over when the lease is over.
@@ -30,7 +30,7 @@ _LONGEST_BEAT = 60.0  # seconds between heartbeats, however long the lease
 
 @dataclass(frozen=True, slots=True)
 class DoneTask:
-    """A task that was done: what it took, what it wrote, and the version that committed it."""
+    """A finished task: its inputs, outputs, and version."""
 
     claim: Claim
     version: int
@@ -77,30 +77,30 @@ class CompactionWorker:
         except Fenced:
             if self._is_stopping():
                 return None  # `stop` gave it back
-            raise  # it is no longer this worker's to say anything about
+            raise  # this worker no longer owns it
         except Stopped:
             give_back(self._context.catalog, claimed.claim)
             if self._is_stopping():
                 return None
-            raise Fenced(
-                f"Merge task {claimed.claim.task_id} was taken from this worker; it is left to others."
-            ) from None
+            raise Fenced(f"Merge task {claimed.claim.task_id} was taken over by another worker.") from None
         except Exception as error:
             reason = error.message if isinstance(error, MoulinError) else f"{type(error).__name__}: {error}"
-            with suppress(MoulinError):  # the lease ends by itself; what went wrong first is what counts
+            with suppress(MoulinError):  # the lease expires; the first error counts
                 tasks.fail_merge_task(claimed.claim, reason)
             raise
-        except BaseException:  # Ctrl-C: the task is as good as before
+        except BaseException:  # Ctrl-C: the task is unchanged
             give_back(self._context.catalog, claimed.claim)
             raise
 
     def run_all(self, table_id: UUID | None = None) -> Iterator[DoneTask]:
-        """Do all tasks that wait, one after the other."""
+        """Run all waiting tasks, one after the other."""
         while (done := self.run_once(table_id)) is not None:
             yield done
 
     def stop(self) -> None:
-        """Give the task back at once, and begin no other. The attempt ends before its next slice; nothing commits."""
+        """Give the task back at once, and start no other. The attempt ends before its next slice; nothing is
+        committed.
+        """
         self._stopping.set()
         with self._lock:
             attempt = self._attempt
@@ -114,7 +114,7 @@ class CompactionWorker:
 
     @contextmanager
     def _holding(self, claimed: ClaimedTask, over: threading.Event) -> Iterator[None]:
-        """Lets `stop` know of the attempt while the block runs."""
+        """Registers the attempt for `stop` while the block runs."""
         with self._lock:
             self._attempt = (claimed.claim, over)
             if self._stopping.is_set():
@@ -130,7 +130,7 @@ class CompactionWorker:
         state = catalog.table_by_id(claimed.table_id)
         live = catalog.segments_by_number(claimed.table_id, claimed.inputs, state.version)
         if len(live) < len(claimed.inputs):
-            raise Conflict("Inputs of the merge task are gone; it is planned again from what there is.")
+            raise Conflict("Inputs of the merge task no longer exist; it will be planned again.")
         group = Group(tuple(live[number] for number in sorted(live)), claimed.level)
         size = effective(catalog.config, state.properties).merge_segment_bytes
         change = compact_group(self._context, state, group, size, self._runner, claimed.claim, stopped)
@@ -138,14 +138,14 @@ class CompactionWorker:
 
 
 def give_back(catalog: CatalogBackend, claim: Claim) -> None:
-    """Release a claim, if it holds and the catalog answers; otherwise its lease ends by itself."""
+    """Release a claim, if it is valid and the catalog is available; otherwise its lease expires."""
     with suppress(MoulinError):
         catalog.maintenance.release_merge_task(claim)
 
 
 @contextmanager
 def heartbeats(catalog: CatalogBackend, claim: Claim, seconds: float | None = None) -> Iterator[threading.Event]:
-    """Renew a claim, in the background, for as long as the block lasts. Yields an event that is set when it is lost."""
+    """Renew a claim in the background while the block runs. Yields an event that is set if it is lost."""
     lease = catalog.config.merge_lease_seconds if seconds is None else seconds
     over, lost = threading.Event(), threading.Event()
 
@@ -154,10 +154,10 @@ def heartbeats(catalog: CatalogBackend, claim: Claim, seconds: float | None = No
             try:
                 catalog.maintenance.renew_merge_task(claim, lease)
             except (Fenced, NotFound):
-                lost.set()  # the attempt stops; its commit would be refused
+                lost.set()  # the attempt stops; its commit would be rejected
                 return
             except MoulinError:
-                continue  # the lease has room for two more tries
+                continue  # the lease allows two more attempts
 
     thread = threading.Thread(target=beat, name="moulin-heartbeat", daemon=True)
     thread.start()

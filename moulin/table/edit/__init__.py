@@ -1,4 +1,4 @@
-"""Edits: rows to insert, update or delete, as a statement computes them, written and committed as one version.
+"""Edits: the rows that a statement inserts, updates or deletes, written and committed as one version.
 
 The nouns, from large to small: a *statement* has *clauses* (insert these columns, update those, delete); an *edit* is
 one row with the number of its clause and, unless it is inserted, the segment and position of the row that it replaces

@@ -1,4 +1,4 @@
-"""What the values of a source say of the rows that may equal them: a condition that prunes segments of the table."""
+"""A pruning condition for segments of a table, from the values of a merge source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edits into a version: planned, written and committed, and computed again when rows that they read have changed."""
+"""Commits edits: plans, writes and commits them, and computes them again if rows that they read have changed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def apply_edits(
 ) -> Outcome:
     """Commit what `compute` makes of the newest rows as one version; nothing when there is nothing to change.
 
-    Rows that change or go while it works make it compute again. A keyed table is held meanwhile, so that none does.
+    If rows change while it works, it computes again. A keyed table is held, so that its rows do not change.
     """
 
     def run() -> Outcome:
@@ -72,7 +72,7 @@ def _apply_held(context: Context, keyed: KeyedTable, compute: Compute, summary: 
         fresh = [value for value in own if drafts.numbers[value] not in known]
         with keyed.held(fresh) as (now, more):  # regions that did not exist when the statement began
             if not plan.bulk.spec.is_as(now.spec):
-                raise Conflict("The regions of the table changed during the write; try again.")
+                raise Conflict("The regions of the table changed during the write: retry.")
             whole = UpsertDraft()
             for number, draft in drafts.by_region.items():
                 whole.unite(draft, number)

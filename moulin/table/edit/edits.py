@@ -1,4 +1,4 @@
-"""Edits and what a task that writes them must know."""
+"""Edits, and the plan for tasks that write them."""
 
 # Decisions: docs/decisions/0248
 

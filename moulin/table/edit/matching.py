@@ -1,4 +1,4 @@
-"""Rows of a source found by equal values: the join of merges, in this process and in tasks.
+"""Finds rows of a source by equal values: the join of merges, in this process and in tasks.
 
 Values are encoded as small integers, column by column, so that the rest is NumPy. Null equals nothing. Without columns
 to compare, every row goes with every row.

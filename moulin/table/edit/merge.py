@@ -1,8 +1,8 @@
 """Merges on any condition without Spark: the rows of a source in memory against the segments of a table.
 
-Slices go through the segments that the values of the source leave, one batch of rows at a time. Each finds the pairs of
-rows for which the condition holds, makes edits of them by the first clause that is for a pair, and reports which rows
-of the source had a match. What is inserted follows from the reports of all.
+Slices process the segments that remain after pruning, one batch of rows at a time. Each finds the pairs of rows for
+which the condition holds, creates edits with the first matching clause, and reports which source rows had a match. The
+inserts follow from all reports.
 """
 
 # Decisions: docs/decisions/0270
@@ -208,7 +208,7 @@ def _check_unchanged(rule: MergeRule, rows: pa.Table) -> None:
     held = true_for(rule.unchanged, rows, rows.num_rows, rule.what)
     if held is not None and not np.asarray(held).all():
         raise InvalidInput(
-            f"{rule.what} would change the key of a row: match rows by the key, or name the columns to set."
+            f"{rule.what} would change the key of a row: match rows by the key, or list the columns to set."
         )
 
 

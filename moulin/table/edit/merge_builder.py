@@ -1,4 +1,4 @@
-"""MergeBuilder: a merge on any condition, put together clause by clause."""
+"""MergeBuilder: builds a merge on any condition, clause by clause."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class MergeBuilder:
         1
         """
         if not self._clauses:
-            raise InvalidInput("This merge would do nothing: say what to do, for instance when_matched_update_all().")
+            raise InvalidInput("This merge would do nothing: add a clause, for example when_matched_update_all().")
         first = self._newest()
         schema, statement = self._bound(first)
         rows: pa.Table = self._source.table(self._context, schema, first.full_name)
@@ -162,7 +162,7 @@ class MergeBuilder:
         before = next((clause for clause in self._clauses if clause.match is match and clause.condition is None), None)
         if before is not None:
             raise InvalidInput(
-                f"{what} would never apply: {before.what} before it has no condition, and so is for all of its rows."
+                f"{what} would never apply: {before.what} before it has no condition, so it applies to all rows."
             )
         self._clauses.append(MergeClause(match, action, what, values, condition))
         return self

@@ -43,7 +43,7 @@ class MergeSource:
             size = sum(context.spark().map_frame(_measure, plan, self.rows))
             if size > FRAME_BYTES:
                 raise InvalidInput(
-                    f"The DataFrame has {size >> 20} MiB of rows, and a merge with a condition takes at most "
+                    f"The DataFrame has {size >> 20} MiB of rows, but a merge with a condition accepts at most "
                     f'{FRAME_BYTES >> 20} MiB: use lake.sql("merge into {name} ..."), with the DataFrame as a view.'
                 )
             batches = context.spark().map_frame(_collect, plan, self.rows)

@@ -118,7 +118,7 @@ class MergeStatement:
         for column in self.source.fields:
             if column.name not in table | used:
                 raise InvalidInput(
-                    f"The source has a column {column.name!r} that the table lacks and that nothing uses."
+                    f"The source has a column {column.name!r} that the table lacks and no expression uses."
                     f"{did_you_mean(column.name, table)} Drop it from the source."
                 )
 
@@ -170,7 +170,7 @@ class _Binding:
             if any(field.name == name for field in self.schema.fields) and name not in left_out
         }
         if not given and clause.action is Action.UPDATE:
-            raise InvalidInput(f"{clause.what}: the source has no column that the table has, but for its key.")
+            raise InvalidInput(f"{clause.what}: the source has no columns of the table except its key.")
         return Assignments(self.schema, given, clause.what)
 
     def _columns(self, side: str) -> dict[str, Column]:
@@ -194,7 +194,7 @@ class _Binding:
         for field in self.schema.fields:
             if field.required and field.name not in values.values and Target.of(field).default is None:
                 raise InvalidInput(
-                    f"{values.what}: column {field.name} is required, and nothing gives it a value. Add it to the "
+                    f"{values.what}: column {field.name} is required, but has no value. Add it to the "
                     "values, or to the source."
                 )
 
@@ -218,7 +218,7 @@ def source_types(schema: Schema, source: pa.Schema) -> Schema:
             kind = to_type(given.type, f"column {given.name} of the source")
         columns.append(NestedField(number, given.name, kind, required=False))
     if len({column.name for column in columns}) < len(columns):
-        raise InvalidInput("The source has two columns of one name: rename or drop one of them.")
+        raise InvalidInput("The source has two columns with the same name: rename or drop one of them.")
     made = renumber(StructType(*columns), count(1).__next__)
     assert isinstance(made, StructType)
     return Schema(*made.fields)

@@ -1,4 +1,4 @@
-"""New rows in place of whole partitions: those that the rows themselves are in."""
+"""Replaces the partitions that contain the new rows."""
 
 from __future__ import annotations
 

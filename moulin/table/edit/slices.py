@@ -1,7 +1,7 @@
 """Slices of edits: cut by segments, computed and written by a kernel, here or in Spark's tasks.
 
-A slice with few edits hands them over instead, and the driver writes those of all slices together: a change of few rows
-makes few segments, however many segments the rows were in.
+A slice with few edits returns them instead, and the driver writes those of all slices together: a small change creates
+few segments, whatever the number of segments of its rows.
 """
 
 # Decisions: docs/decisions/0269

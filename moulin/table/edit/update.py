@@ -1,7 +1,7 @@
 """Updates without Spark: rows that match a condition get new values for some columns.
 
-A slice reads the columns that the condition and the new values name, and makes an edit of each row that matches. The
-kernel of edits reads the other columns of these rows, and no others.
+A slice reads the columns of the condition and the new values, and creates an edit for each matching row. The kernel of
+edits reads the other columns of only these rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The kernel of edits: rows to insert, update or delete become segments and positions to hide. Nothing is committed.
 
-An update brings the columns that change. The others, and the row id, are read from the segment of the old row, so that
-values pass through no other engine and no type loses anything on its way.
+An update contains the changed columns. The others, and the row id, are read from the segment of the old row, so that no
+value is converted by another engine.
 """
 
 # Decisions: docs/decisions/0292
@@ -101,8 +101,8 @@ def _hide(plan: EditPlan, drafts: _Drafts, part: pa.Table, action: Action) -> No
 def matched_twice(plan: EditPlan, segment: int) -> InvalidInput:
     """The error for a row that several edits are about."""
     return InvalidInput(
-        f"More than one source row matches a row of {plan.table} (in segment {segment}): make the source have one row "
-        "for each row that it updates or deletes, for instance with a window over what tells the newest."
+        f"More than one source row matches a row of {plan.table} (in segment {segment}): reduce the source to one "
+        f"row for each row that it updates or deletes, for example with a window function that selects the newest."
     )
 
 

@@ -1,9 +1,9 @@
 """Erase rows from every version of a table, and of all tables that share its segments. Read this first.
 
-1. What a killed erase left is finished. 2. A row in the catalog says that this one began. 3. Logs are flushed and
-emptied, so that every row is in a segment. 4. Rows are found (`find.py`) and segments written again (`scrub.py`).
-5. One commit puts the new files in the place of the old ones, in every version. 6. Manifests, old files and the
-catalog's own file follow, which anybody can finish (`catalog/upkeep/erasures.py`).
+1. Finish an interrupted erase. 2. Record the start in the catalog. 3. Flush and empty logs, so that every row is in a
+segment. 4. Find rows (`find.py`) and rewrite segments (`scrub.py`). 5. Replace the files in every version, in one
+commit. 6. Handle manifests, old files and the catalog's own file, which any process can finish
+(`catalog/upkeep/erasures.py`).
 """
 
 # Decisions: docs/decisions/0440, docs/decisions/0441, docs/decisions/0442
@@ -15,12 +15,13 @@ from contextlib import ExitStack, suppress
 from typing import Any
 from uuid import UUID
 
-from moulin.catalog.catalog import Catalog
+from moulin.catalog.catalog import Catalog, local_catalog
 from moulin.catalog.commit.erase import Moved, PreparedErase
 from moulin.catalog.upkeep import erasable, erasures
 from moulin.catalog.upkeep.erasable import Relatives
 from moulin.errors import Conflict, FailedPrecondition, Fenced, MoulinError
 from moulin.formats import deletion_vector
+from moulin.model.operations import RegionUse
 from moulin.model.where import Where
 from moulin.storage import paths
 from moulin.table.context import Context
@@ -29,10 +30,11 @@ from moulin.table.erase.find import Found, Look, Question, find, read_condition
 from moulin.table.erase.scrub import Scrubbed, ScrubSlice, layout_of, scrub_slice, write_erased_vectors
 from moulin.table.erase.streams import erase_streams
 from moulin.table.index.index import update_indexes
-from moulin.table.keyed.tables import keyed_table, open_keyed
+from moulin.table.keyed.tables import keyed_table, open_on_any_line
 
 _ATTEMPTS = 20  # when others commit while rows are looked for
 Step = Callable[[str], None]
+Held = dict[UUID, Sequence[RegionUse]]  # the regions of tables that wait
 
 
 def erase_rows(context: Context, table_id: UUID, where: Where, step: Step = lambda name: None) -> dict[str, Any]:
@@ -40,7 +42,8 @@ def erase_rows(context: Context, table_id: UUID, where: Where, step: Step = lamb
 
     What it did is the report, without its signature.
     """
-    catalog = context.own_catalog()
+    catalog = local_catalog(context.own_catalog())  # the lake's, also for a table of a branch
+    assert catalog is not None
     left = erasures.finish_all(catalog)
     question = read_condition(erasable.relatives(catalog, table_id), table_id, where)
     erasure_id = erasures.begin(catalog, table_id, question.outline)
@@ -48,10 +51,10 @@ def erase_rows(context: Context, table_id: UUID, where: Where, step: Step = lamb
     same = [one for one in left if one["condition"] == question.outline and one["table_id"] == str(table_id)]
     try:
         with ExitStack() as stack:
-            _hold(stack, context, catalog, table_id)
+            held = _hold(stack, context, catalog, table_id)
             step("flushed")
             stack.enter_context(catalog.writing())
-            work = _Work(context, catalog, table_id, where, erasure_id, step)
+            work = _Work(context, catalog, table_id, where, erasure_id, held, step)
             stack.push(work.take_back)
             committed = work.run(only_rows=bool(same))
     except BaseException:
@@ -70,31 +73,33 @@ def erase_rows(context: Context, table_id: UUID, where: Where, step: Step = lamb
     return report
 
 
-def _hold(stack: ExitStack, context: Context, catalog: Catalog, table_id: UUID) -> None:
+def _hold(stack: ExitStack, context: Context, catalog: Catalog, table_id: UUID) -> Held:
     """Flush and empty the logs of every keyed table of the family, and let puts and merges wait."""
+    held: Held = {}
     family = erasable.relatives(catalog, table_id)
     for one, state in sorted(family.states.items()):
         if one in family.dropped or not state.schema.identifier_field_ids:
             continue
-        keyed = keyed_table(context, one)
+        keyed = open_on_any_line(context, one) or keyed_table(context, one)
         assert keyed is not None
         try:
             keyed.flush()
-            stack.enter_context(keyed.emptied_logs())
+            held[one] = stack.enter_context(keyed.emptied_logs())
         except Fenced as error:
             raise FailedPrecondition(
                 f"Another process has {state.full_name} open for puts, and rows in its log: close the table there, and "
                 f"erase again. ({error.message})"
             ) from error
+    return held
 
 
 def _rebuild_indexes(context: Context, catalog: Catalog, table_id: UUID) -> None:
-    """Cover again what index files covered that went; a table that changes meanwhile is covered by the next call."""
+    """Cover segments of deleted index files again; a table that changes is covered by the next call."""
     family = erasable.relatives(catalog, table_id)
     for one in family.states.keys() - family.dropped:
         if catalog.indexes(one):
             update_indexes(context, catalog.table_by_id(one))
-        if (keyed := open_keyed(context, one)) is not None:
+        if (keyed := open_on_any_line(context, one)) is not None:
             keyed.refresh()
 
 
@@ -102,10 +107,17 @@ class _Work:
     """Finds, scrubs and commits, again and again until nothing came in between."""
 
     def __init__(
-        self, context: Context, catalog: Catalog, table_id: UUID, where: Where, erasure_id: UUID, step: Step
+        self,
+        context: Context,
+        catalog: Catalog,
+        table_id: UUID,
+        where: Where,
+        erasure_id: UUID,
+        held: Held,
+        step: Step,
     ) -> None:
         self._context, self._catalog, self._step = context, catalog, step
-        self._table_id, self._where, self._id = table_id, where, erasure_id
+        self._table_id, self._where, self._id, self._held = table_id, where, erasure_id, held
         self._scrubbed: dict[int, Scrubbed] = {}
         self._found: dict[int, Found] = {}
         self._looked: frozenset[Look] = frozenset()
@@ -131,7 +143,7 @@ class _Work:
                 return False
             if self._committed(family, question):
                 return True
-        raise Conflict("Others kept changing the table while rows were looked for: nothing was erased. Try again.")
+        raise Conflict("Other writers kept changing the table: nothing was erased. Retry.")
 
     def take_back(self, kind: type[BaseException] | None, *_: object) -> None:
         """After an error: delete what was written and surely not committed."""
@@ -149,7 +161,7 @@ class _Work:
     def _reload(self, every: Collection[int]) -> bool:
         """The vectors that spans have now; whether a segment is to be looked at again: another erase has changed it.
 
-        Segments that clean-up has forgotten meanwhile need nothing more.
+        Segments removed by clean-up need nothing more.
         """
         self._found = {number: one for number, one in self._found.items() if number in every}
         loaded = erasable.load(self._catalog, sorted(self._found))
@@ -201,6 +213,7 @@ class _Work:
             owners=owners,
             removed=frozenset(one.number for one in self._found.values() if one.is_whole),
             outline=question.outline,
+            held=self._held,
         )
         self._may_be_committed = True
         try:
@@ -249,7 +262,7 @@ class _Work:
 
 
 def _adopted(found: Sequence[Found]) -> list[str]:
-    """Files of somebody else that hold erased rows: the table has files of its own in their place."""
+    """Adopted files that contain erased rows: the table has its own files instead."""
     places = [one.shared.segment.facts.path for one in found]
     return [f"{path}, an adopted file, which is not the lake's to delete" for path in places if paths.is_adopted(path)]
 

@@ -1,4 +1,4 @@
-"""An erase as its caller sees it: done here, where the catalog is, or by the server that has it."""
+"""The entry point of an erase: runs here, if the catalog is here, or on the server."""
 
 # Decisions: docs/decisions/0443, docs/decisions/0620
 
@@ -15,7 +15,7 @@ from moulin.model.where import Where
 from moulin.table.context import Context
 from moulin.table.erase import report as reports
 from moulin.table.erase.erase import erase_rows
-from moulin.table.keyed.tables import open_keyed
+from moulin.table.keyed.tables import open_on_any_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def erase(context: Context, table_id: UUID, where: Where, key: bytes | None) -> 
     if not isinstance(server, Server):
         return _erasure(erase_rows(context, table_id, where), key)
     if not isinstance(where, str):
-        raise InvalidInput("Through a server erase takes its condition as SQL text; 'true' erases every row.")
+        raise InvalidInput("Through a server, the condition of an erase must be SQL text; 'true' erases every row.")
     with ExitStack() as stack:
         _let_go(stack, context, table_id)
         return _erasure(server.erase_rows(table_id, where), key)
@@ -57,8 +57,8 @@ def erase(context: Context, table_id: UUID, where: Where, key: bytes | None) -> 
 def _let_go(stack: ExitStack, context: Context, table_id: UUID) -> None:
     """Give up the regions that this process holds of the tables that may share segments: the server claims them."""
     mine = _root(context, table_id)
-    for one in sorted(context.keyed):
-        if (keyed := open_keyed(context, one)) is not None and _root(context, one) == mine:
+    for one in sorted({table_id for line in context.lines for table_id in line.keyed}):
+        if (keyed := open_on_any_line(context, one)) is not None and _root(context, one) == mine:
             stack.enter_context(keyed.given_up())
 
 

@@ -1,4 +1,5 @@
-"""Which rows an erase takes: every row of every kept version for which the condition is true, at the columns of then.
+"""Finds the rows to erase: every row of every kept version for which the condition is true, with the columns of that
+version.
 
 A row that a later version deleted or changed is in an older one, and is found there: deletion vectors are not applied.
 A condition is read with the columns of every kept version of every table that shares a segment, so a column that was
@@ -99,7 +100,7 @@ def read_condition(family: Relatives, table_id: UUID, where: Where) -> Question:
         parse_where(where, mine.schema)
         raise InvalidInput(
             f"The condition names a column of {mine.full_name} that is being filled, or was dropped before it was "
-            "complete: it has no values yet. Name another column, or complete it first."
+            "complete: it has no values yet. Use another column, or complete it first."
         )
     first = readings.get((table_id, mine.schema_id)) or next(iter(readings.values()))
     return Question(readings, first.predicate.outline(), tuple(unread))

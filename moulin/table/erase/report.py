@@ -1,7 +1,7 @@
 """The report of an erase: JSON that names every file, without the values that were erased, and a signature over it.
 
-With a key the signature is HMAC-SHA256: who has the key can tell that nobody changed the report. Without one it is a
-SHA-256 digest, which shows damage only.
+With a key the signature is HMAC-SHA256, which proves that the report was not changed. Without one it is a SHA-256
+digest, which only detects damage.
 """
 
 # Decisions: docs/decisions/0443
@@ -31,7 +31,7 @@ def key_of(key: str | bytes | None) -> bytes | None:
         return None
     data = found.encode() if isinstance(found, str) else bytes(found)
     if len(data) < _LEAST_KEY:
-        raise InvalidInput(f"A key to sign reports with has {_LEAST_KEY} bytes at least, not {len(data)}.")
+        raise InvalidInput(f"A key for signing reports must have at least {_LEAST_KEY} bytes, not {len(data)}.")
     return data
 
 
@@ -46,17 +46,17 @@ def verify(report: object, key: bytes | None) -> str:
     """What the signature of a report proves. InvalidInput when it does not fit the report, or the key is missing."""
     found = report.get(_SIGNATURE) if isinstance(report, dict) else None
     if not isinstance(report, dict) or not isinstance(found, dict) or not isinstance(found.get("value"), str):
-        raise InvalidInput("This is not a report of an erase: it has no signature.")
+        raise InvalidInput("This is not an erase report: it has no signature.")
     signed = found.get("algorithm") == _HMAC
     if signed and key is None:
-        raise InvalidInput(f"The report is signed: give the key, or set {KEY_VARIABLE}.")
+        raise InvalidInput(f"The report is signed: pass the key, or set {KEY_VARIABLE}.")
     if not signed and found.get("algorithm") != _DIGEST:
-        raise InvalidInput("The report is signed in a way that is not known here: upgrade moulin.")
+        raise InvalidInput("The report has an unknown kind of signature: upgrade moulin.")
     if not signed and key is not None:
-        raise InvalidInput("The report has a digest and no signature: anybody may have written it.")
+        raise InvalidInput("The report has only a digest, no signature: its origin cannot be verified.")
     body = {name: value for name, value in report.items() if name != _SIGNATURE}
     if not hmac.compare_digest(_sign(body, key if signed else None), str(found["value"])):
-        raise InvalidInput("The report was changed, or the key is another one: its signature does not fit.")
+        raise InvalidInput("The signature does not match: the report was changed, or the key is wrong.")
     return "signed with this key" if signed else "undamaged; it has a digest and no signature"
 
 

@@ -1,9 +1,9 @@
-"""Write a segment again without the values of some rows: same number, same rows at the same positions, another file.
+"""Rewrites a segment without the values of some rows: same number, same rows at the same positions, a new file.
 
-An erased row keeps its lineage. Its columns are null; where null is not allowed, and in columns that the file is sorted
-or partitioned by, it has the value of a row beside it that stays. So the order of the file, its bounds and its types
-hold, and it has no value that other rows have not. Deletion vectors hide it in every version. The column files beside
-the segment are written again, too, with the row groups that its file has then.
+An erased row keeps its lineage. Its columns are null; in required columns, and in sort and partition columns, it gets
+the value of a remaining neighbour. So the order of the file, its bounds and its types stay valid, and it has only
+values of other rows. Deletion vectors hide it in every version. The column files of the segment are rewritten too, with
+the new row groups.
 """
 
 # Decisions: docs/decisions/0440, docs/decisions/0470

@@ -1,4 +1,4 @@
-"""Records of collectors: those that are in segments are deleted at once, others are named.
+"""Baby segments in an erase: committed ones are deleted at once, others are reported.
 
 A baby segment holds requests of many senders, and cannot be written again. One that is in segments is not needed any
 more. One that is not yet is pending: its rows come into the table when a nursery takes them, and are then rows to

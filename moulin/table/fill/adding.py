@@ -59,14 +59,14 @@ def compute_again(
     mark = state.properties.get(f"{COMPUTED_PREFIX}{field.field_id}")
     if mark is None and not unreported:
         raise FailedPrecondition(
-            f"Column {name} of {state.full_name} was not added with values, so readers of the change feed follow its "
-            f"changes: use update(), which the feed reports, or pass unreported=True."
+            f"Column {name} of {state.full_name} was not created by a computation, so readers of the change feed "
+            f"follow it: use update(), which the feed reports, or pass unreported=True."
         )
     if field.required:
         raise FailedPrecondition(f"Column {name} of {state.full_name} is NOT NULL: make it nullable, or use update().")
     wanted = sql or (going.sql if going is not None else None) or mark
     if not wanted:
-        raise InvalidInput(f"Column {name} has no expression that gives its values: pass from_sql.")
+        raise InvalidInput(f"Column {name} has no stored expression: pass from_sql.")
     schema = _began_with(state, [name])
     compute = expression(context, schema, NestedField(1, name, field.field_type, required=False), wanted)
     begin(context, load, keyed, [(name, field.field_type)], compute.reads, wanted, again=True)
@@ -84,7 +84,7 @@ def add_from_function(
 ) -> Outcome:
     """Add the columns that a function makes of others."""
     if isinstance(read, str) or (batch_rows is not None and (not isinstance(batch_rows, int) or batch_rows < 1)):
-        raise InvalidInput("`read` is a list of column names, and `batch` a number of rows, at least 1.")
+        raise InvalidInput("`read` must be a list of column names, and `batch` at least 1.")
     state = load()
     known = [field.name for field in state.schema.fields]
     for name in read:
@@ -106,14 +106,16 @@ def add_from_rows(
     state, rows = load(), _as_table(data)
     names = list(key_names(state.schema)) if on is None else [on] if isinstance(on, str) else list(on)
     if not names:
-        raise InvalidInput(f'Table {state.full_name} has no primary key: say how to join, such as on="_row_id".')
+        raise InvalidInput(
+            f'Table {state.full_name} has no primary key: give the columns to join by, such as on="_row_id".'
+        )
     known = {field.name for field in state.schema.fields}
     for name in names:
         if name not in known and name != ROW_ID:
             raise InvalidInput(f"Table {state.full_name} has no column {name!r} to join by.")
     added = rows.drop_columns([name for name in names if name in rows.column_names])
     if not added.num_columns:
-        raise InvalidInput("The rows have no column beside those that they are joined by: there is nothing to add.")
+        raise InvalidInput("The rows have only the join columns: there is nothing to add.")
     return _add(context, load, keyed, _columns(make_schema(added.schema)), Joined.of(rows, names, state.schema), None)
 
 
@@ -150,7 +152,7 @@ def _made(context: Context, state: TableState, compute: Function) -> pa.Schema:
     made = compute.result(scan.to_arrow())
     arrays = {name: one if isinstance(one, pa.Array | pa.ChunkedArray) else pa.array(one) for name, one in made.items()}
     if null := [name for name, one in arrays.items() if pa.types.is_null(one.type)]:
-        raise InvalidInput(f"The first values of column {null[0]!r} do not say its type: pass `schema`.")
+        raise InvalidInput(f"The first values of column {null[0]!r} are null, so its type is unknown: pass `schema`.")
     return pa.schema([pa.field(name, one.type) for name, one in arrays.items()])
 
 
@@ -168,8 +170,8 @@ def _as_table(data: Any) -> pa.Table:
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data).read_all()
     raise InvalidInput(
-        "add_columns takes a function, or Arrow data: a Table, a RecordBatch, a RecordBatchReader, a list of dicts, or "
-        "what exports an Arrow stream."
+        "add_columns takes a function, or Arrow data: a Table, a RecordBatch, a RecordBatchReader, a list of dicts, "
+        "or any object with an Arrow stream."
     )
 
 

@@ -1,4 +1,4 @@
-"""Where the values of a fill come from: an expression, a function over batches, or rows that are joined."""
+"""Sources of the values of a fill: an expression, a function over batches, or joined rows."""
 
 # Decisions: docs/decisions/0422, docs/decisions/0624
 
@@ -135,7 +135,8 @@ class Function:
             found = {names[0]: found}
         if not isinstance(found, Mapping):
             raise InvalidInput(
-                "The function returns a pyarrow RecordBatch or Table, or a dict of arrays by column name; it returned "
+                "The function must return a pyarrow RecordBatch or Table, or a dict of arrays by column name; it "
+                "returned "
                 f"{type(found).__name__}."
             )
         if names is not None and (missing := [name for name in names if name not in found]):
@@ -182,7 +183,7 @@ class Joined:
         types = {field.name: field for field in schema.fields}
         for name in on:
             if name not in rows.column_names:
-                raise InvalidInput(f"The rows to add lack the column {name!r}, by which they are joined.")
+                raise InvalidInput(f"The rows to add lack the column {name!r}, by which rows are joined.")
             kind = NestedField(0, name, types[name].field_type) if name in types else None
             column = (
                 rows.column(name).cast(pa.int64()) if kind is None else fit_column(rows.column(name), _target(kind))
@@ -190,7 +191,7 @@ class Joined:
             rows = rows.set_column(rows.schema.get_field_index(name), name, column)
         keys = rows.select(list(on))
         if keys.group_by(list(on)).aggregate([]).num_rows < rows.num_rows:
-            raise InvalidInput(f"The rows to add have a value of {', '.join(on)} twice: leave one row for each.")
+            raise InvalidInput(f"The rows to add have a value of {', '.join(on)} twice: keep one row for each.")
         return cls(rows.combine_chunks(), tuple(on))
 
     def over(self, rows: pa.Table, fields: Sequence[NestedField]) -> list[pa.Array]:

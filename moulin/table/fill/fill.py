@@ -1,9 +1,9 @@
-"""Columns that are added with values: begun as pending, filled group by group, and declared complete.
+"""Adds columns with values: pending at first, filled group by group, then completed.
 
-A fill goes on beside appends, deletes, upserts and compactions; none of them conflicts with it. Each group is a task
-like that of a compaction, so that no other worker rewrites its segments meanwhile, and one commit. A fill that was
-killed goes on when it is called again: what it needs is among the table's properties, and what is left to do are the
-live segments without a file of the column.
+A fill runs concurrently with appends, deletes, upserts and compactions, without conflicts. Each group is a task like
+that of a compaction, so that no other worker rewrites its segments at the same time, and one commit. A killed fill
+continues when it is called again: its state is in the table's properties, and the remaining work are the live segments
+without a file of the column.
 """
 
 # Decisions: docs/decisions/0421, docs/decisions/0422, docs/decisions/0471
@@ -44,7 +44,7 @@ from moulin.table.write.writes import Outcome, balanced
 
 _GROUP_BYTES = 1 << 30  # of the columns that a fill reads, about
 _GROUP_SEGMENTS = 64
-_LEASE_SECONDS = 10.0  # whoever goes on after a kill waits no longer than this
+_LEASE_SECONDS = 10.0  # the maximum wait of a process that resumes after a kill
 _PATIENCE_SECONDS = 1.0
 
 WORKER = "fill "
@@ -64,7 +64,7 @@ class Filler:
     stopped: Callable[[], bool] = never
 
     def run(self) -> Outcome:
-        """Fill what lacks the columns, and declare them complete; somebody else may do so first.
+        """Fill segments without the columns, and complete the columns, unless another process does so first.
 
         Raises Stopped between groups once `stopped()` is true.
         """
@@ -94,8 +94,8 @@ class Filler:
         for name in self.names:
             if name not in pending:
                 raise FailedPrecondition(
-                    f"Column {name} of {state.full_name} is not pending any more: it was dropped, or another process "
-                    "has completed it. Look at the table before adding it again."
+                    f"Column {name} of {state.full_name} is no longer pending: it was dropped, or another process "
+                    f"has completed it. Check the table before adding it again."
                 )
         return tuple(pending[name] for name in self.names)
 
@@ -257,8 +257,8 @@ def _goes_on(state: TableState, columns: Sequence[NewColumn], sql: str | None) -
         same = field is not None and arrow_type(field.field_type) == arrow_type(kind)
         if one is None or not same or one.sql != sql:
             raise AlreadyExists(
-                f"Column {name} of {state.full_name} is pending, or columns that are filled with it are, and was begun "
-                "with another type or expression. Go on with the same, or drop it first."
+                f"Column {name} of {state.full_name} is pending, or columns filled with it are, with another type or "
+                f"expression. Use the same, or drop it first."
             )
     return True
 
@@ -273,7 +273,7 @@ def _placeholders(
     ids = sorted(i for name in reads if name in known for i in nested_ids(find_column(state.schema, name)))
     for name, kind in columns:
         if "." in name:
-            raise FailedPrecondition(f"{name} would lie inside a column: only whole columns are filled.")
+            raise FailedPrecondition(f"{name} would be inside a column: only whole columns can be filled.")
         fresh = _free_name(name, known) if again else name  # for the moment in which it gets its id
         changes.append(AddColumn(fresh, kind))
         stored.append(replace(altered(state, changes).schema.find_field(fresh), name=name))

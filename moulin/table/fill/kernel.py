@@ -1,16 +1,15 @@
 """Writes the column file of a segment: row for row beside the segment, in the same row groups, null at deleted rows."""
 
-# Decisions: docs/decisions/0420, docs/decisions/0471
+# Decisions: docs/decisions/0420, docs/decisions/0471, docs/decisions/0692
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import chain
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 from uuid import UUID
 
 import numpy as np
@@ -51,16 +50,18 @@ class FillSlice:
 def fill_segments(work: FillSlice) -> list[ColumnFile]:
     """A column file for each segment. Commits nothing.
 
-    A file is put, and waits for its disk, while the next ones are computed.
+    A file is put, and waits for its disk, while the next ones are computed. The first segment of a level says how the
+    values of all of them are encoded.
     """
     files: list[ColumnFile] = []
+    encoded: dict[int, Mapping[str, Any]] = {}
     with ThreadPoolExecutor(_PUTS, thread_name_prefix="moulin-fill") as pool:
         waiting: deque[Future[None]] = deque()
         for segment in work.segments:
-            file, data = _fill_segment(work, segment)
+            file, parts = _fill_segment(work, segment, encoded)
             files.append(file)
-            if data is not None:
-                waiting.append(pool.submit(work.store.put_fresh, file.path, data))
+            if parts:
+                waiting.append(pool.submit(work.store.put_fresh, file.path, *parts))
             if len(waiting) > _PUTS:
                 waiting.popleft().result()
         for one in waiting:
@@ -68,8 +69,10 @@ def fill_segments(work: FillSlice) -> list[ColumnFile]:
     return files
 
 
-def _fill_segment(work: FillSlice, segment: LiveSegment) -> tuple[ColumnFile, bytes | None]:
-    """The file of a segment, and its bytes; a large one is in the store already."""
+def _fill_segment(
+    work: FillSlice, segment: LiveSegment, encoded: dict[int, Mapping[str, Any]]
+) -> tuple[ColumnFile, Sequence[bytes]]:
+    """The file of a segment, and its bytes in parts; a large one is in the store already."""
     path = paths.column_file_path(work.table_id, new_id())
     groups = _groups(work, segment)
     held: list[pa.Table] = []
@@ -81,10 +84,21 @@ def _fill_segment(work: FillSlice, segment: LiveSegment) -> tuple[ColumnFile, by
             break
     else:
         nans = frozenset[int]().union(*map(nan_fields, held))
-        buffer = BytesIO()
-        return _written(work, segment, path, buffer, held, nans), buffer.getvalue()
-    with work.store.writer(path) as sink:
-        return _written(work, segment, path, sink, chain(held, groups), None), None
+        sink = _Parts()
+        return _written(work, segment, path, cast(BinaryIO, sink), held, nans, encoded), sink.parts
+    with work.store.writer(path) as file:
+        return _written(work, segment, path, file, chain(held, groups), None, encoded), ()
+
+
+class _Parts:
+    """Keeps what is written as it comes: in one piece of memory that grows, it would be copied."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        self.parts.append(bytes(data))
+        return len(data)
 
 
 def _written(
@@ -94,6 +108,7 @@ def _written(
     sink: BinaryIO,
     groups: Iterable[pa.Table],
     nans: frozenset[int] | None,
+    encoded: dict[int, Mapping[str, Any]],
 ) -> ColumnFile:
     writer = SegmentWriter(
         sink,
@@ -102,10 +117,13 @@ def _written(
         nan_fields=nans,
         settings=work.files,
         positions=False,
+        encoded=encoded.get(segment.facts.level),
     )
     for group in groups:
         writer.write_group(group)
     written = writer.finish()
+    if writer.encoded is not None:
+        encoded.setdefault(segment.facts.level, writer.encoded)
     fields = tuple(field.field_id for field in work.fields)
     return ColumnFile(segment.facts.number, path, written.size, written.sha256, fields, written.columns)
 
@@ -127,15 +145,19 @@ def _groups(work: FillSlice, segment: LiveSegment) -> Iterator[pa.Table]:
             live = reader.table(
                 row_groups=bundle,
                 deleted=deleted,
-                position=True,
+                position=deleted is not None,
                 row_id=ROW_ID in work.compute.reads,
                 first_row_id=segment.first_row_id,
             )
             first = reader.group_starts[bundle[0]]
             rows = sum(reader.group_rows[group] for group in bundle)
-            positions = live.column(POSITION).to_numpy() - first
-            values = work.compute.over(live.drop_columns([POSITION]), work.fields)
-            whole = pa.Table.from_arrays([_placed(one, positions, rows) for one in values], schema=wanted)
+            if deleted is None:
+                values = work.compute.over(live, work.fields)
+            else:
+                positions = live.column(POSITION).to_numpy() - first
+                computed = work.compute.over(live.drop_columns([POSITION]), work.fields)
+                values = [_placed(one, positions, rows) for one in computed]
+            whole = pa.Table.from_arrays(values, schema=wanted)
             for group in bundle:
                 yield whole.slice(reader.group_starts[group] - first, reader.group_rows[group])
 

@@ -1,4 +1,4 @@
-"""Fills that nobody works at any more: a worker goes on with those whose values an expression gives."""
+"""Resumes abandoned fills with an expression, in a worker."""
 
 # Decisions: docs/decisions/0473
 
@@ -35,7 +35,7 @@ class Resumed:
 def resume_fills(context: Context, stopped: Callable[[], bool] = never) -> Iterator[Resumed]:
     """Complete the pending columns of all tables that have an expression and that nobody fills at the moment.
 
-    A fill that fails is logged, and the next one begun: whoever began it gets the error when the call is made again.
+    A failed fill is logged, and the next one started: repeating the original call raises the error.
     """
     for state in _states(context):
         for name, filling in fillings_of(state.properties, state.schema).items():
@@ -75,7 +75,7 @@ def _states(context: Context) -> Iterator[TableState]:
         for entry in catalog.tables(database.name):
             try:
                 yield catalog.table_by_id(entry.id)
-            except NotFound:  # dropped meanwhile
+            except NotFound:  # dropped in the meantime
                 continue
 
 

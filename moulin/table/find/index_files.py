@@ -47,7 +47,7 @@ class SecondaryIndexes:
         self._filters: SizedCache[tuple[str, int], npt.NDArray[np.uint8]] = SizedCache(limit, lambda data: data.nbytes)
 
     def clear(self) -> None:
-        """Forget everything that was read."""
+        """Clear the cache."""
         for cache in (self._open, self._chunks, self._bitmaps, self._filters):
             cache.clear()
 

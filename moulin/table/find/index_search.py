@@ -1,7 +1,7 @@
-"""Secondary indexes in scans: which segments, and which positions in them, a condition can hold for.
+"""Secondary indexes in scans: finds the segments and positions that may match a condition.
 
-What an index answers is checked again on the rows themselves, so it may name too many rows and must never name too
-few. A segment that no file covers is read as without an index.
+The result is checked again on the rows themselves, so it may contain too many rows but never too few. A segment that no
+file covers is read without the index.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Found = dict[int, Integers]
 
 _Searched = Compare | In | IsNan | Like | Contains
 _NONE: Integers = np.empty(0, np.int64)
-_FEW = 1 << 16  # entries that are always worth reading
-_FEW_CHUNKS = 16  # chunks of bitmaps that are always worth reading
+_FEW = 1 << 16  # reading this many entries always pays off
+_FEW_CHUNKS = 16  # reading this many bitmap chunks always pays off
 _FEW_ENTRIES = 4096  # bitmaps of one chunk that are united
 _SHARE = 8  # more are, up to this part of a file: beyond it, reading the rows is as fast
 
@@ -53,7 +53,7 @@ def narrow(
     predicate: Predicate,
     segments: Sequence[LiveSegment],
 ) -> Narrowed:
-    """What is left of `segments` after asking the indexes of the table."""
+    """The `segments` that remain after using the table's indexes."""
     fields = {leaf.column.field_id for leaf in leaves(predicate.condition) if isinstance(leaf, _Searched)}
     numbers = [segment.facts.number for segment in segments]
     coverage = catalog.index_coverage(state.id, numbers, fields) if fields and numbers else []
@@ -67,7 +67,7 @@ def narrow(
 
 
 def _worthwhile(found: int, rows: int) -> bool:
-    """Whether to look at these positions alone: of many, reading all rows is as fast."""
+    """Whether to read only these positions: for many, reading all rows is as fast."""
     return found <= max(_FEW, rows // _SHARE)
 
 
@@ -126,7 +126,7 @@ class _Search:
         try:
             file = self._indexes.file(covering.path, covering.size)
             if file.encoding != encoding_of(column.type):
-                return {}  # it was made when the column was of another type
+                return {}  # it was created when the column had another type
             if file.kind is IndexKind.BLOOM:
                 return self._look_bloom(covering, file, column, spans, wanted)
             spans = spans if file.width else [_cut(span) for span in spans]
@@ -134,7 +134,7 @@ class _Search:
                 return self._look_sorted(covering, file, spans, wanted)
             return self._look_bitmaps(covering, file, spans, wanted)
         except Lost:
-            return {}  # cleaned up since it was looked up, or lost: the rows tell the same
+            return {}  # cleaned up since the look-up, or lost: the rows give the same result
 
     def _look_sorted(self, covering: Coverage, file: IndexFile, spans: Sequence[Span], wanted: Sequence[int]) -> Found:
         chunks = file.chunks_of(spans)
@@ -184,7 +184,7 @@ class _Search:
 
 
 def _spans(leaf: Condition) -> list[Span] | None:
-    """The values for which a leaf holds, or a few more; None when that is not a matter of values."""
+    """The values for which a leaf holds, or a superset; None if it does not depend on values."""
     match leaf:
         case Compare(column, operator, key) if operator != "!=" and _top(column):
             value = encode_literal(column.type, key)

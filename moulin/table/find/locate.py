@@ -1,4 +1,4 @@
-"""Locate keys: in which segment, and at which position, the live row of each key is."""
+"""Locates keys: the segment and position of the live row of each key."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class KeyIndexes:
         return self._blocks.hits, self._blocks.misses
 
     def clear(self) -> None:
-        """Forget everything that was read."""
+        """Clear the cache."""
         self._open.clear()
         self._blocks.clear()
 
     def index(self, segment: LiveSegment) -> KeyIndex:
         facts = segment.facts
         if not facts.index_size:
-            raise FailedPrecondition(f"Segment {facts.number} has no key index; compact the table to give it one.")
+            raise FailedPrecondition(f"Segment {facts.number} has no key index: compact the table to create one.")
 
         def load() -> KeyIndex:
             path = key_index_of(facts)

@@ -1,4 +1,4 @@
-"""The kernels of secondary indexes: a file made from segments, or carried over through a compaction's journal."""
+"""The kernels of secondary indexes: build a file from segments, or map one through a compaction's journal."""
 
 # Decisions: docs/decisions/0054
 
@@ -190,7 +190,7 @@ def _carry(work: CarrySlice) -> dict[int, list[_Entries]]:
                 _move(journal, number, entries, found)
                 seen.add(number)
         except (NotFound, Corrupt):
-            continue  # a lost index must not stop a compaction: the rows tell the same
+            continue  # a lost index must not stop a compaction: the rows give the same result
     for segment in work.inputs:
         if segment.facts.number in wanted - seen:
             _move(journal, segment.facts.number, _read(work, segment), found)

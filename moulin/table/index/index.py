@@ -1,7 +1,7 @@
-"""Secondary indexes of a table: made, dropped, brought up to date, and carried through compactions.
+"""Secondary indexes of a table: creates, drops, extends them, and maintains them in compactions.
 
 An index has files, each of which covers some segments. Rows of segments that none covers are found by reading them, so
-an index is never wrong for being behind.
+an outdated index is never wrong.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def list_indexes(context: Context, state: TableState) -> list[IndexInfo]:
 
 
 def create_index(context: Context, state: TableState, column: str, kind: str, name: str | None) -> int:
-    """Make an index that covers the segments of `state`; returns the version that has it."""
+    """Create an index that covers the segments of `state`; returns its version."""
     if kind not in KINDS:
         raise InvalidInput(f"An index is of kind {', '.join(KINDS)}, not {kind!r}.")
     field = _column(state, column, kind)
@@ -90,7 +90,7 @@ def update_indexes(context: Context, state: TableState) -> int:
     with context.catalog.writing():
         for index in context.catalog.indexes(state.id):
             if index.kind not in KINDS:
-                continue  # made by a newer version of Moulin
+                continue  # created by a newer version of Moulin
             covered = _usable(context, state, index, segments)
             missing = [segment for segment in segments if segment.facts.number not in covered]
             if files := _build(context, state, index, missing):
@@ -101,7 +101,7 @@ def update_indexes(context: Context, state: TableState) -> int:
 
 
 def _commit(context: Context, changes: Sequence[SettingChange], files: Sequence[IndexFile]) -> int:
-    """Commit files of indexes; those that lost against another change are deleted, for rows may have been erased."""
+    """Commit index files; after a conflict they are deleted, because rows may have been erased."""
     try:
         return context.committer.commit(changes).version
     except Conflict:

@@ -1,7 +1,8 @@
 """Keyed tables: writes and reads by primary key.
 
 The nouns: a *region* is a part of the table that one process writes; its writer appends to a *log*, then puts into a
-*memtable*; a full memtable is *flushed* into a segment; the *tail* of a log is what a dead or foreign owner left.
+*memtable*; a full memtable is *flushed* into a segment; the *tail* of a log contains the unflushed rows of a dead or
+other owner.
 
 `KeyedTable` is put together from its parts: reader.py (reads) < holder.py (regions held, flushes) < settler.py (logs
 that others left) < keyed.py (writes by key, changes that hold regions). tables.py has the one object per table and

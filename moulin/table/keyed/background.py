@@ -16,8 +16,8 @@ _RETRY = 0.2
 class Background:
     """The threads of one table. They start with its first region, and end with `end`.
 
-    `flush` commits what the writer of a region has ready. `compact` does the compactions that are due, and returns
-    whether there were any. Errors of a flush go to the writer when another attempt would not help.
+    `flush` commits what the writer of a region has ready. `compact` runs due compactions, and returns whether there
+    were any. Permanent errors of a flush go to the writer.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class Background:
         flush: Callable[[RegionWriter], None],
         compact: Callable[[], bool],
     ) -> None:
-        self.ending = False  # then no region is opened, and the threads end
+        self.ending = False  # then no region can be opened, and the threads end
         self._writers, self._flush, self._compact = writers, flush, compact
         self._work = threading.Event()
         self._compaction_due = threading.Event()
@@ -35,7 +35,7 @@ class Background:
         self._compactor: threading.Thread | None = None
 
     def start(self, tick: float, *, compacts: bool, threads: int = 1) -> None:
-        """Start the threads that do not run yet. Regions are looked at every `tick` seconds, and when woken.
+        """Start the threads if necessary. Regions are checked every `tick` seconds, and when woken.
 
         At most `threads` of them are flushed at once.
         """
@@ -53,7 +53,7 @@ class Background:
         self._work.set()
 
     def compact_soon(self) -> None:
-        """Look for compactions that are due."""
+        """Check for due compactions."""
         self._compaction_due.set()
 
     def end(self) -> None:
@@ -112,10 +112,10 @@ class Background:
                 if self._compact():
                     self._compaction_due.set()
             except Conflict:
-                continue  # it lost to an overwrite or restore: the next look sees the newer version
+                continue  # conflict with an overwrite or restore: the next check sees the newer version
             except MoulinError:
                 time.sleep(_RETRY)
 
 
 def _broken(error: Exception) -> MoulinError:
-    return Unavailable(f"What was put cannot be flushed ({error}); it is in the log. Mend the cause, or reopen.")
+    return Unavailable(f"Puts cannot be flushed ({error}); they are in the log. Fix the cause, or reopen the table.")

@@ -35,14 +35,15 @@ def claim_region(
     refresh: Callable[[], object],
     flushing: bool = False,
 ) -> RegionWriter:
-    """The writer of a region, with what its log holds. Raises its epoch; Fenced where another process has the log.
+    """Claim a region and return its writer, with the rows of its log. Increments the epoch; raises Fenced if another
+    process has the log.
 
     `found` is the region as it was before. A log that must be there and is not is Corrupt, and nothing is claimed; one
     that may be missing is begun before the claim, so that a claimed region always has one. `wake`, `level0` and
     `refresh` are those of the writer; one that is `flushing` gives the region up at once.
     """
     if config.log_sync not in _SYNC:
-        raise InvalidInput(f"log_sync is one of {', '.join(_SYNC)}, not {config.log_sync!r}.")
+        raise InvalidInput(f"log_sync must be one of {', '.join(_SYNC)}, not {config.log_sync!r}.")
     name = owner.this_process(config.log_sync, flushing=flushing)
     folder = log_folder(context, table_id, found.number, config)
     if folder is None:
@@ -97,7 +98,7 @@ def _claim_on_disk(
 
 
 def check_left(reader: LogReader, found: Region, firsts: Sequence[int]) -> None:
-    """That the log of a region which was claimed and not released is there, and reaches what is in segments.
+    """Check that the log of a claimed region exists, and reaches the covered position.
 
     A log that does not sync with every write may end before, after a power cut. `firsts` are those of the reader.
     """
@@ -105,18 +106,18 @@ def check_left(reader: LogReader, found: Region, firsts: Sequence[int]) -> None:
         return
     if not firsts:
         raise Corrupt(
-            f"The log {reader.name} is gone, and {found.owner} did not flush all that it had put: restore its files "
-            "from a copy, or set log_folder to where they are. Table.forget_lost_logs() goes on without those rows."
+            f"The log {reader.name} is missing, but {found.owner} did not flush all its puts: restore its files from "
+            f"a copy, or set log_folder to their folder. Table.forget_lost_logs() discards those rows."
         )
     if owner.syncs_always(found.owner) and (last := reader.last(firsts)) < found.covered:
         raise Corrupt(
-            f"The log {reader.name} ends at position {last}, and segments have all up to {found.covered}: it was cut "
-            "short. Restore its files from a copy; Table.forget_lost_logs() goes on without what it lacks."
+            f"The log {reader.name} ends at position {last}, but segments have rows up to {found.covered}: it was "
+            "truncated. Restore its files from a copy, or discard the missing rows with Table.forget_lost_logs()."
         )
 
 
 def log_folder(context: Context, table_id: UUID, number: int, config: Config) -> Path | None:
-    """Where the log of a region lies on this machine; None when it lies in the store."""
+    """The folder of a region's log on this machine; None if it is in the store."""
     prefix = paths.log_prefix(table_id, number)
     if config.log_folder == "store":
         return None

@@ -127,7 +127,7 @@ class KeptColumns:
 
 
 def key_order(keys: pa.Array) -> Integers:
-    """What sorts encoded keys. Those of eight bytes are numbers, and nearly sorted ones take next to no time."""
+    """Sorts encoded keys. Keys of eight bytes are sorted as numbers; nearly sorted ones are very fast."""
     if pa.types.is_fixed_size_binary(keys.type) and keys.type.byte_width == 8:
         numbers = np.frombuffer(keys.buffers()[1], ">u8", len(keys), keys.offset * 8).astype(np.uint64)
         return np.argsort(numbers, kind="stable")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class CacheUse:
-    """How often something was found in a cache of this process, and how often not."""
+    """Hits and misses of a cache of this process."""
 
     hits: int = 0
     misses: int = 0
@@ -16,7 +16,7 @@ class CacheUse:
 
 @dataclass(frozen=True, slots=True)
 class StallStats:
-    """How often, how long in all and how long at most writers of this process were held up, in seconds."""
+    """Stalls of writers in this process: count, total and maximum seconds."""
 
     count: int = 0
     seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""What whoever writes a region of an earlier division gets."""
+"""The error for writes to a region of an earlier division."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from moulin.errors import Closed
 
 
 class Divided(Closed):
-    """The keys of the table are divided otherwise by now: the next try finds the region that a row belongs to."""
+    """The regions of the table have changed: a retry finds the new region of a row."""
 
 
 __all__ = ["Divided"]

@@ -13,7 +13,7 @@ from types import TracebackType
 class FlushLock:
     """`with lock.of(region)` holds one region, `with lock` all of them. Not reentrant.
 
-    Whoever wants all of them comes before those who want one after it.
+    A thread that waits for all of them has priority over later ones for one.
     """
 
     def __init__(self) -> None:

@@ -45,7 +45,7 @@ class Part:
 
 
 class RowGroups:
-    """Row groups of the segments of one table. Thread-safe. Reads hold about `ahead` bytes of files at a time."""
+    """A cache of row groups of one table. Thread-safe. Reads use about `ahead` bytes of files at a time."""
 
     def __init__(self, context: Context) -> None:
         self._store, self.ahead = context.store, context.config.scan_ahead_bytes
@@ -89,20 +89,20 @@ class RowGroups:
         return group
 
     def few(self, segment: LiveSegment, positions: Integers, schema: Schema) -> pa.Table | None:
-        """Rows that are read alone; None if they are many, or if rows near them were asked for before."""
+        """Rows read by their pages; None if there are many, or if nearby rows were read before."""
         if len(positions) > _FEW or not self._are_new(segment, positions, schema):
             return None
         with self._open(segment, schema) as reader:
             return reader.table(positions=positions, use_threads=False)
 
     def clear(self) -> None:
-        """Forget all that was read."""
+        """Clear the cache."""
         self._held.clear()
         self._starts.clear()
         self._asked.clear()
 
     def _are_new(self, segment: LiveSegment, positions: Integers, schema: Schema) -> bool:
-        """Whether no rows near these were asked for: then their pages are read, and the row group when others are."""
+        """Whether no nearby rows were read before: then only their pages are read, and later the row group."""
         near = {(segment.facts.path, place, schema.schema_id) for place in (positions // _NEAR_ROWS).tolist()}
         if not near.isdisjoint(self._asked):
             return False

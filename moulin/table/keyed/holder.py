@@ -1,4 +1,4 @@
-"""The regions of a keyed table that this process holds: claimed, flushed and given up."""
+"""The regions of a keyed table that this process holds: claimed, flushed and released."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RegionHolder(KeyedReader):
         super().__init__(context, table_id)
         self._flushing = FlushLock()  # one flush of a region at a time; taken before `_lock`
         self._users = 0
-        self._may_claim = threading.Event()  # cleared while regions are given up for another process
+        self._may_claim = threading.Event()  # cleared while regions are released for another process
         self._may_claim.set()
         self._background = Background(lambda: list(self._regions.values()), self._flush_ready, self._compact)
 
@@ -51,11 +51,13 @@ class RegionHolder(KeyedReader):
             self.refresh()
             if not self.spec.owns(value):
                 raise self._divided()
+            region = None
             try:
-                writer = self._claim(self._context.catalog.region(self.id, value))
+                region = self._context.catalog.region(self.id, value)
+                writer = self._claim(region)
             except (Fenced, InvalidInput) as error:
                 self.refresh()
-                if not self.spec.owns(value):
+                if not self.spec.owns(value) or self._is_another(region, value):
                     raise self._divided() from error
                 raise
             self._regions[value] = writer
@@ -73,8 +75,12 @@ class RegionHolder(KeyedReader):
                 self._background.wake()
             return writer
 
+    def _is_another(self, region: Region | None, value: tuple[bytes | None, ...]) -> bool:
+        """Whether keys have another region than before: an erase made a region without rows lose its value."""
+        return region is not None and self._context.catalog.region(self.id, value).number != region.number
+
     def _divided(self) -> Divided:
-        return Divided(f"The regions of {self._seen.state.full_name} changed during the write; try again.")
+        return Divided(f"The regions of {self._seen.state.full_name} changed during the write: retry.")
 
     def _claim(self, region: Region, *, flushing: bool = False) -> RegionWriter:
         return claim_region(
@@ -89,19 +95,19 @@ class RegionHolder(KeyedReader):
         )
 
     def _level0(self, number: int) -> int:
-        """Segments that flushes of a region made and no compaction has taken. Adopted files hold up nobody."""
+        """Level-0 segments of a region. Adopted files do not count."""
         mine = (s.facts for s in self._seen.segments if s.facts.region == number)
         return sum(facts.level == 0 and facts.adopted is None for facts in mine)
 
     def _end(self, writer: RegionWriter) -> None:
-        """Close a writer. One that leaves nothing in its log says so, and nobody need look at it."""
+        """Close a writer. If its log is empty, release the region, so that its log is not read."""
         writer.close()
         if writer.is_empty:
-            with suppress(MoulinError):  # whoever comes next finds that out
+            with suppress(MoulinError):  # the next process detects that
                 self._context.catalog.release_region(self.id, writer.region.number, writer.region.epoch)
 
     def _patiently(self, value: tuple[bytes | None, ...]) -> RegionWriter:
-        """Claim a region, waiting a while for another process to let go of it."""
+        """Claim a region, waiting a while for another process to release it."""
         deadline = time.monotonic() + self._context.config.lock_seconds
         while True:
             try:
@@ -123,7 +129,7 @@ class RegionHolder(KeyedReader):
     # Flushes
 
     def flush_own(self) -> int:
-        """Commit everything that this process wrote so far; returns the newest version of the table."""
+        """Flush all writes of this process; returns the newest version of the table."""
         for writer in list(self._regions.values()):
             writer.rotate()
         self._background.each(self._flush_all, list(self._regions.values()), self.config.flush_threads)
@@ -136,14 +142,14 @@ class RegionHolder(KeyedReader):
                     self._flush_one(writer, memtable)
 
     def _flush_one(self, writer: RegionWriter, memtable: Memtable) -> None:
-        # Segments that it read may go meanwhile: trimmed, or emptied by a process that claimed the region. Computed
+        # Segments that it read may be removed: trimmed, or emptied by a process that claimed the region. Computed
         # again, the first succeeds and the second is fenced.
         version = retry(self._context.config.commit_attempts, lambda: self._commit_memtable(writer, memtable))
         with self._lock:
             self._show(self._load())
             self._lookup.forget(memtable.rows)
             writer.flushed(memtable)
-        # Should the catalog be lost, the log must still have what no manifest tells of.
+        # If the catalog is lost, the log must still have rows that are in no manifest.
         if self._context.catalog.published_version() >= version:
             writer.trim()
         self._background.compact_soon()
@@ -162,12 +168,12 @@ class RegionHolder(KeyedReader):
         writer.make_durable(memtable.reached)
         use = writer.use_for(memtable.reached)
         change = draft.change(state, [use])
-        # An id of its own, so that a commit whose answer was lost is not done twice.
+        # A request id, so that a commit with a lost response is not repeated.
         request = f"flush:{self.id}:{number}:{use.epoch}:{use.reached}"
         return self._context.committer.commit([change], request_id=request).version
 
     def _flush_ready(self, writer: RegionWriter) -> None:
-        """The turn of a region in the background: flush, and sync its log where that is due."""
+        """Background work for a region: flush, and sync its log if due."""
         self._flush_all(writer)
         if self.config.log_sync == "interval":
             writer.sync()
@@ -175,7 +181,7 @@ class RegionHolder(KeyedReader):
             self.refresh()  # another process may have compacted
 
     def _compact(self) -> bool:
-        """Do the compactions that are due; whether there were any."""
+        """Run due compactions; returns whether there were any."""
         from moulin.table.compact.compaction import compact
 
         load = partial(self._context.catalog.table_by_id, self.id)
@@ -185,7 +191,7 @@ class RegionHolder(KeyedReader):
         return done.merges > 0
 
     def counters(self) -> Counters:
-        """What this process counted of the table."""
+        """The counters of this process for the table."""
         writers = {}
         for writer in list(self._regions.values()):
             stalls, memtables = writer.stalls, writer.memtables

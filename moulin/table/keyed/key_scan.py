@@ -56,7 +56,7 @@ class _Window:
 
 
 class KeyScan(Scan):
-    """Rows of a keyed table, with what is pending; in key order when a range, `ordered` or `reverse` is asked for."""
+    """Scans a keyed table, including pending rows; in key order with a range, `ordered` or `reverse`."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class KeyScan(Scan):
             pins=context.pins,
         )
         if order_by is not None and (ordered or reverse):
-            raise InvalidInput("A scan takes either order_by, or ordered and reverse.")
+            raise InvalidInput("A scan can have either order_by, or ordered and reverse.")
         key = Key.of(seen.state.schema)
         if key is None:
             raise InvalidInput(f"Table {seen.state.full_name} has no primary key: start, end and reverse need one.")
@@ -98,9 +98,9 @@ class KeyScan(Scan):
         self._high = None if end is None else key.encode_prefix(end)
         if prefix is not None:
             if start is not None or end is not None:
-                raise InvalidInput("A scan takes either prefix, or start and end.")
+                raise InvalidInput("A scan can have either prefix, or start and end.")
             if len(prefix) >= len(key.fields) if isinstance(prefix, tuple | list) else len(key.fields) == 1:
-                raise InvalidInput(f"prefix takes the first columns of the key ({', '.join(key.names)}), not all.")
+                raise InvalidInput(f"prefix must have the first columns of the key ({', '.join(key.names)}), not all.")
             self._low = key.encode_prefix(prefix)
             self._high = successor(self._low)
         self._ordered = ordered or reverse or self._low is not None or self._high is not None
@@ -249,7 +249,7 @@ class KeyScan(Scan):
         return read.schema()
 
     def _matching(self, rows: pa.Table) -> pa.Table:
-        """Pending rows that the filter lets through, with the columns that the reader gives."""
+        """Pending rows that match the filter, with the reader's columns."""
         rows = self._hidden.absent(rows)
         if not self._predicate.is_true:
             rows = rows.filter(evaluate(self._predicate.expression, rows))

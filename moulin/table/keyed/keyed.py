@@ -37,7 +37,7 @@ from moulin.table.write.upsert import UpsertDraft, newest, put_rows
 from moulin.table.write.writes import number_source
 
 _T = TypeVar("_T")
-_DIVIDED = 100  # changes of the regions that a write of rows outlasts
+_DIVIDED = 100  # retries of a write of rows after changes of the regions
 
 
 class KeyedTable(LogSettler):
@@ -51,18 +51,18 @@ class KeyedTable(LogSettler):
     # Writes
 
     def direct(self) -> KeyedTable | RegionWriter:
-        """What takes rows one by one: the writer itself when there is one for all keys."""
+        """The object that writes single rows: the region writer itself if there is only one."""
         return self._as_divided(lambda: self if self.spec.sole is None else self._writer(self.spec.sole))
 
     def put(self, row: Any) -> None:
-        """Insert a row, or replace the one with its key."""
+        """Insert a row, or replace the row with its key."""
         self._as_divided(lambda: self._write(self._value_of_row(row), lambda writer: writer.put(row)))
 
     def put_batch(self, data: object) -> int:
         """Insert or replace rows: a list of dicts, or Arrow in any form. Each region takes its rows at once."""
         if isinstance(data, list | tuple):
             return self._as_divided(lambda: self._put_batch(data))
-        self._as_divided(lambda: self.spec.sole is None or self._writer(self.spec.sole))  # it knows the schema best
+        self._as_divided(lambda: self.spec.sole is None or self._writer(self.spec.sole))  # it has the newest schema
         schema = self._seen_now().state.schema
         rows = pa.Table.from_batches(to_batches(data, schema), arrow_schema(schema))
         return self._as_divided(lambda: self._put_rows(rows, schema))
@@ -99,14 +99,14 @@ class KeyedTable(LogSettler):
             self._write(value, partial(RegionWriter.delete, keys=part))
 
     def _as_divided(self, write: Callable[[], _T]) -> _T:
-        """Write, and again while the keys are divided otherwise meanwhile: rows of it that were written count once."""
+        """Write, and retry while the regions change; rows that were already written count once."""
         for _ in range(_DIVIDED):
             with suppress(Divided):
                 return write()
         return write()
 
     def _write(self, value: tuple[bytes | None, ...], change: Callable[[RegionWriter], object]) -> None:
-        """Have the writer of a region change it; wait for one that was given up for a while."""
+        """Let the writer of a region apply a change; wait for a region that is temporarily released."""
         for _ in range(_DIVIDED):
             writer = self._writer(value)  # once the table is closed, this raises Closed
             try:
@@ -122,7 +122,7 @@ class KeyedTable(LogSettler):
         if sole is not None:
             return sole
         if not isinstance(row, Mapping):
-            raise InvalidInput(f"put takes a row as a dict, not {type(row).__name__}.")
+            raise InvalidInput(f"put needs a row as a dict, not {type(row).__name__}.")
         missing = [name for name in self.key.names if name not in row]
         if missing:
             raise InvalidInput(f"The row lacks the key column {missing[0]}.")
@@ -137,30 +137,22 @@ class KeyedTable(LogSettler):
         self,
         values: Sequence[tuple[bytes | None, ...]] | None = None,
         *,
-        also: Sequence[tuple[bytes | None, ...]] = (),
+        also: Callable[[], Iterable[tuple[bytes | None, ...]]] = tuple,
         reserved: bool = False,
         may_go: bool = False,
     ) -> Iterator[tuple[KeyedVersion, list[RegionUse]]]:
-        """Hold regions, all known ones (and those in `also`) unless `values` says which: writes wait, all is flushed.
+        """Hold regions, all known ones unless `values` says which: writes wait, all is flushed.
 
-        Regions that this process did not write before are claimed, and given up afterwards. One that is `reserved` is
-        held while others may call: a change that another one holds up for `lock_seconds` is a Conflict, and other
-        changes from this thread are refused until it ends. The change may drop the table if it `may_go`.
+        To all known ones come those that `also` gives. Regions that this process did not write before are claimed, and
+        given up afterwards. One that is `reserved` is held while others may call: a change that another one holds up
+        for `lock_seconds` is a Conflict, and other changes from this thread are refused until it ends. The change may
+        drop the table if it `may_go`.
         """
         with self._alone(reserved), ExitStack() as stack:
-            self.refresh()
-            spec = self.spec
-            known = {region.value for region in self._context.catalog.regions(self.id) if spec.owns(region.value)}
-            own = {value for value in also if spec.owns(value)} | ({spec.sole} if spec.sole is not None else set())
-            wanted = sorted({*known, *own} if values is None else set(values), key=repr)
-            self._background.ending = False  # claims for the time of a change are taken after a close too
-            writers = []
-            for value in wanted:
-                borrowed = value not in self._regions
-                writer = self._patiently(value)
-                if borrowed:
-                    stack.callback(self._give_up, value)
-                writers.append(writer)
+            if values is None:
+                writers = self._as_divided(lambda: self._hold(self._known(also), stack))
+            else:
+                writers = self._hold(values, stack)
             for writer in writers:
                 stack.enter_context(writer.paused())
             for writer in writers:
@@ -170,21 +162,43 @@ class KeyedTable(LogSettler):
             with after_commit(), suppress(NotFound) if may_go else nullcontext():
                 self.refresh()
 
+    def _known(self, also: Callable[[], Iterable[tuple[bytes | None, ...]]]) -> set[tuple[bytes | None, ...]]:
+        """The regions that the table has, and those that `also` gives, as its keys are divided now."""
+        self.refresh()
+        known = {region.value for region in self._context.catalog.regions(self.id)}
+        sole = set() if self.spec.sole is None else {self.spec.sole}
+        return {value for value in {*known, *also()} if self.spec.owns(value)} | sole
+
+    def _hold(self, values: Iterable[tuple[bytes | None, ...]], stack: ExitStack) -> list[RegionWriter]:
+        """The writers of regions. Those that this process did not write before are given up when `stack` ends."""
+        self.refresh()
+        self._background.ending = False  # temporary claims are possible after a close too
+        writers = []
+        for value in sorted(set(values), key=repr):
+            borrowed = value not in self._regions
+            writers.append(self._patiently(value))
+            if borrowed:
+                stack.callback(self._give_up, value)
+        return writers
+
     @contextmanager
-    def emptied_logs(self) -> Iterator[None]:
+    def emptied_logs(self) -> Iterator[Sequence[RegionUse]]:
         """Hold all regions: everything is flushed, their logs hold nothing that is in segments, and rows are not kept
-        in memory. Fenced when another process has the table open for puts.
+        in memory. Fenced when another process has the table open for puts. Afterwards no region is held.
         """
-        with self.held():
-            self._context.own_catalog().publisher.publish()  # should the catalog be lost, manifests have the rows
+        with self.held() as (_, uses):
+            self._context.own_catalog().publisher.publish()  # if the catalog is lost, manifests have the rows
             for writer in list(self._regions.values()):
                 writer.shed()
-            yield
+            try:
+                yield uses
+            finally:  # a region may have lost its value, so the next write asks the catalog
+                self._end_held({use.number for use in uses})
         self._lookup.forget_rows()
 
     @contextmanager
     def given_up(self) -> Iterator[None]:
-        """Hold no region, so that another process can: everything is flushed, and puts and changes wait."""
+        """Release all regions for another process: everything is flushed, and puts and changes wait."""
         with self._alone(reserved=False), ExitStack() as stack:
             self._may_claim.clear()
             stack.callback(self._may_claim.set)
@@ -215,7 +229,7 @@ class KeyedTable(LogSettler):
         waited goes to the new regions. Those are claimed once the manifest of the change is in storage, since their
         logs would mean something else without it.
         """
-        attempts = self._context.config.commit_attempts  # a region may have come since they were listed
+        attempts = self._context.config.commit_attempts  # a region may have been created since they were listed
         return retry(attempts, lambda: self._divide(fields), again=lambda error: isinstance(error, Conflict))
 
     def _divide(self, fields: str) -> int:
@@ -232,8 +246,8 @@ class KeyedTable(LogSettler):
             except FailedPrecondition as error:
                 if uses:
                     raise
-                raise Conflict(f"Table {seen.state.full_name} was first written just now; try again.") from error
-            finally:  # whether or not it came to that, the next write of a region asks the catalog
+                raise Conflict(f"Table {seen.state.full_name} was first written just now: retry.") from error
+            finally:  # in any case, the next write of a region checks the catalog
                 self._end_held(held)
 
     def _end_held(self, numbers: Collection[int]) -> None:
@@ -244,26 +258,26 @@ class KeyedTable(LogSettler):
             if self._sole is not None and self._sole.region.number in numbers:
                 self._sole = None
             for writer in ended.values():
-                writer.close()
+                self._end(writer)
 
     def _require_published(self, version: int) -> None:
         """Wait until manifests have all up to a version: should the catalog be lost, logs need not have it."""
         catalog, deadline = self._context.catalog, time.monotonic() + self._context.config.lock_seconds
         while catalog.published_version() < version:
             if time.monotonic() > deadline:
-                raise Unavailable(f"The manifest of version {version} is not in storage yet; try again in a moment.")
-            with suppress(FailedPrecondition):  # a server does it by itself
+                raise Unavailable(f"The manifest of version {version} is not in storage yet: retry in a moment.")
+            with suppress(FailedPrecondition):  # a server does this itself
                 self._context.own_catalog().publisher.publish()
             time.sleep(0.02)
 
     @contextmanager
     def _alone(self, reserved: bool) -> Iterator[None]:
-        """No other change that is not a put, of any thread, runs in the block."""
+        """Excludes other bulk changes of all threads in the block."""
         seconds = self._context.config.lock_seconds
         if not self._holding.acquire(timeout=seconds if reserved else -1):
             raise Conflict(
                 f"Table {self._seen_now().state.full_name} is being changed by another thread, which did not finish "
-                f"within {seconds:g} s (lock_seconds). Nothing was changed: try again."
+                f"within {seconds:g} s (lock_seconds). Nothing was changed: retry."
             )
         try:
             if self._reserved and not reserved:
@@ -289,12 +303,16 @@ class KeyedTable(LogSettler):
         schema = (foreseen or self.refresh().state).schema
         batches: Iterable[pa.RecordBatch] = to_batches(data, schema)
         draft = UpsertDraft()
-        if self.spec.sole is not None:
-            values = [self.spec.sole]
-        else:  # which regions to hold is known only when all rows were seen
-            batches = list(batches)
-            values = self.regions_of(batches)
-        with self.held(values) as (seen, uses):
+
+        def hold() -> tuple[KeyedVersion, list[RegionUse]]:
+            nonlocal batches
+            if (sole := self.spec.sole) is not None:
+                return stack.enter_context(self.held([sole]))
+            batches = list(batches)  # which regions to hold is known only when all rows were seen
+            return stack.enter_context(self.held(self.regions_of(batches)))
+
+        with ExitStack() as stack:
+            seen, uses = self._as_divided(hold)
             numbers, state = number_source(self._context), foreseen or seen.state
             for piece in pieces(batches, schema, self.config.append_segment_bytes):
                 rows = to_schema(piece, schema, state.schema)
@@ -315,13 +333,13 @@ class KeyedTable(LogSettler):
     # Ending
 
     def enter(self) -> None:
-        """One more `Table` object writes rows one by one."""
+        """Register a `Table` object that writes single rows."""
         with self._life, self._lock:
             self._users += 1
             self._background.ending = False
 
     def leave(self) -> None:
-        """One `Table` object that wrote rows is closed; the last one closes the writers."""
+        """Unregister a `Table` object that wrote rows; the last one closes the writers."""
         with self._life:
             with self._lock:
                 self._users -= 1
@@ -332,7 +350,7 @@ class KeyedTable(LogSettler):
         self.flush_own()
 
     def close(self) -> None:
-        """Flush, sync, and refuse further writes; reads go on. What cannot be flushed stays in the log."""
+        """Flush, sync, and reject further writes; reads still work. Rows that cannot be flushed stay in the log."""
         with self._life, self._holding:
             self._close()
 
@@ -345,7 +363,7 @@ class KeyedTable(LogSettler):
             for writer in writers.values():
                 self._flush_all(writer)
         except NotFound:
-            pass  # the table was dropped; should it be brought back, its log is still there
+            pass  # the table was dropped; its log is kept in case it is resurrected
         finally:
             self._background.end()
             with self._lock:

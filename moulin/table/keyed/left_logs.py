@@ -1,4 +1,4 @@
-"""Logs that their writers left: who looks finds the rows that were acknowledged and are in no segment.
+"""Abandoned logs: finds acknowledged rows that are in no segment.
 
 A region that was claimed and not released has a writer that lives, or a log that was left. On a disk the lock of the
 log tells which. A log in a store has none: there the process that the catalog names is looked for, and where that runs
@@ -33,7 +33,7 @@ from moulin.table.keyed.replay import replay
 from moulin.table.properties import effective
 
 log = logging.getLogger(__name__)
-_ATTEMPTS = 3  # to read a log that is claimed or trimmed meanwhile
+_ATTEMPTS = 3  # to read a log that may be claimed or trimmed
 _WHOLE = 1 << 62  # one memtable per schema is enough for readers
 
 
@@ -53,7 +53,7 @@ class LeftLog:
 def left_logs(
     context: Context, table_id: UUID, config: Config, regions: Sequence[Region], mine: Collection[int] = ()
 ) -> list[LeftLog]:
-    """The logs of these regions that were left, but those of regions that are `mine`."""
+    """The abandoned logs of these regions, except those that are `mine`."""
     if not context.catalog.knows_claims:
         return list(_found(context, table_id, config, regions))
     claimed = [region for region in regions if region.owner and region.number not in mine]
@@ -88,7 +88,7 @@ def _found(context: Context, table_id: UUID, config: Config, regions: Sequence[R
 
 
 def _readers(store: Store, table_id: UUID, config: Config) -> Iterator[tuple[int, LogReader]]:
-    """Every log of a table that lies in the store or in the folder for logs, with the number of its region."""
+    """Every log of a table in the store or in the log folder, with its region number."""
     top = paths.logs_prefix(table_id)
     stored = {found[1] for info in store.list(top) if (found := paths.parse_log_object(info.path))}
     for number in sorted(stored):
@@ -114,7 +114,7 @@ def regions_in_logs(store: Store, config: Config, state: TableState) -> list[Reg
         try:
             key = None if not spec.is_split else _first_key(reader, firsts, state)
         except (MoulinError, KeyError) as error:
-            log.warning("a log is left out: %s", error, extra={"table": str(state.id), "region": number})
+            log.warning("a log was skipped: %s", error, extra={"table": str(state.id), "region": number})
             continue
         if spec.is_split is (key is not None) and (spec.sole == ()) is (number == 0):
             value = spec.value_of(key)
@@ -132,7 +132,7 @@ def _first_key(reader: LogReader, firsts: Sequence[int], state: TableState) -> A
 
 
 class Tail:
-    """What a left log holds beyond the segments of a version, in memory. It stands still."""
+    """An immutable in-memory copy of the rows in an abandoned log beyond the segments of a version."""
 
     def __init__(self, region: Region, entries: Sequence[tuple[int, bytes]], state: TableState) -> None:
         self.region, self._entries = region, entries
@@ -162,7 +162,7 @@ class Tail:
 
 
 def read_tail(left: LeftLog, state: TableState) -> Tail | None:
-    """What a left log holds that is in no segment of `state`; None when there is nothing, or when it is not known.
+    """The rows of an abandoned log that are in no segment of `state`; None if there are none, or it is unknown.
 
     REQUIRES: the region was looked up before `state`. A log that was trimmed beyond the region's position since, or
     that has rows of a later schema, belongs to a later version.

@@ -41,7 +41,7 @@ class Lookup:
         self.misses = 0
 
     def get(self, seen: Callable[[], KeyedVersion], key: Key, value: Any) -> dict[str, Any] | None:
-        """The row of a key at a version, looked up again when files of it were cleaned up meanwhile."""
+        """The row of a key at a version, looked up again if its files were cleaned up."""
         age = self._age
         shown = seen()
         row = self._rows.get(value)
@@ -60,7 +60,7 @@ class Lookup:
         return self.copy(row)
 
     def copy(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A row to hand out: whoever gets it may change it."""
+        """A copy of a row for the caller, who may change it."""
         return deepcopy(row) if self._nested else row.copy()
 
     def _find(self, seen: KeyedVersion, key: Key, value: Any) -> dict[str, Any] | None:
@@ -87,7 +87,7 @@ class Lookup:
         return None
 
     def get_many(self, seen: KeyedVersion, key: Key, values: Sequence[Any], age: int) -> dict[Any, dict[str, Any]]:
-        """The rows of those keys that are there. The caller hands out `copy` of them.
+        """The rows of existing keys. The caller must return `copy` of them.
 
         `age` is what `age()` was before `seen` was looked up.
         """
@@ -138,7 +138,7 @@ class Lookup:
     def _keep(self, found: Sequence[tuple[Any, dict[str, Any]]], age: int) -> None:
         with self._lock:
             if age != self._age:
-                return  # a newer version came meanwhile: these rows may be old
+                return  # there is a newer version: these rows may be old
             rows = self._rows
             for value, row in found:
                 if len(rows) >= self._limit:

@@ -132,7 +132,7 @@ class KeyedReader:
         return located_blob(self._context, self._lookup, seen, self.key, key, column)
 
     def get_many(self, keys: Sequence[Any]) -> list[dict[str, Any] | None]:
-        """The row of each key, or None, in the order of the keys."""
+        """Return the row of each key, or None, in the order of the keys."""
         checked = [self.key.check(key) for key in keys]
         rows: list[dict[str, Any] | None] = [None] * len(checked)
         asked: dict[Any, list[int]] = {}

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _encode = msgspec.msgpack.Encoder(uuid_format="bytes").encode
 _SLOWED = 0.1  # seconds that a writer waits, at most, while it is not stopped
+_CLOSED = "The table was closed; open it again with lake.table(...)."
 _LOOK_CLOSER = (msgspec.MsgspecError, TypeError, ValueError, OverflowError)
 
 
@@ -86,8 +87,8 @@ class RegionWriter:
         self._closed = False
         self._paused = 0
         self._pauser = 0  # the thread that paused writes last
-        self._crowded = False  # flushes or compactions do not keep pace: the next writer waits
-        self._blocked = False  # closed, failed, paused or crowded: looked at before every write
+        self._crowded = False  # flushes or compactions do not keep up: the next writer waits
+        self._blocked = False  # closed, failed, paused or stalled: checked before every write
         entries = log.replay(self.covered)
         # The newest first, which is the one being written.
         self.memtables: tuple[Memtable, ...] = replay(entries, state, self.covered, self._limit, region.number)
@@ -155,7 +156,7 @@ class RegionWriter:
                         active.replaced.append(before)
                         active.rows[key] = number
                     active.size += len(body) + ENTRY_BYTES
-            if active.record is not record:  # the schema changed meanwhile
+            if active.record is not record:  # the schema has changed
                 self.put(row)
                 return
             if always:
@@ -170,7 +171,7 @@ class RegionWriter:
             try:
                 row = dict(row)
             except (TypeError, ValueError):
-                raise InvalidInput(f"put takes a row as a dict, not {type(row).__name__}.") from None
+                raise InvalidInput(f"put needs a row as a dict, not {type(row).__name__}.") from None
         self.put_rows([row], look_closer=True)
 
     def put_rows(self, rows: Sequence[Any], *, look_closer: bool = False) -> None:
@@ -183,6 +184,8 @@ class RegionWriter:
                 batches = list(to_batches(rows, record.schema))
             except InvalidInput:
                 self._refresh()  # another process may have changed the schema
+                if self._closed:
+                    raise Closed(_CLOSED) from None  # and the schema that this writer knows may be an earlier one
                 if self._record is record:
                     raise
                 self.put_rows(rows, look_closer=look_closer)
@@ -217,16 +220,15 @@ class RegionWriter:
                     for part, values in zip(parts, keys, strict=True):
                         self._active.put_batch(values, part)
         if not position:
-            raise Conflict("The schema of the table changed while rows were put; try again.")
+            raise Conflict("The schema of the table changed during the put: retry.")
         self._acknowledge(position)
 
     def _refuse_filling(self, parts: Sequence[pa.RecordBatch]) -> None:
-        """Nobody writes a column that is being filled."""
+        """Reject writes to a column that is being filled."""
         for name in self._filling:
             if any(part.column(name).null_count < part.num_rows for part in parts if name in part.schema.names):
                 raise FailedPrecondition(
-                    f"Column {name} is being filled and cannot be written yet: leave it out, or wait until it is "
-                    "complete."
+                    f"Column {name} is being filled and cannot be written yet: omit it, or wait until it is complete."
                 )
 
     def delete(self, keys: Sequence[Any]) -> None:
@@ -281,20 +283,20 @@ class RegionWriter:
         return None
 
     def moments(self) -> list[Moment]:
-        """What is not in segments, the newest first. REQUIRES: lock is held."""
+        """The memtables not yet in segments, newest first. REQUIRES: lock is held."""
         return [memtable.moment() for memtable in self.memtables if len(memtable)]
 
     # Flushing
 
     def rotate(self) -> None:
-        """Let the memtable that is being written wait for its flush."""
+        """Queue the current memtable for its flush."""
         with self._room:
             if len(self._active):
                 self._start()
                 self.look_for_room()
 
     def look_for_room(self) -> None:
-        """Let the next writer wait when flushes or compactions do not keep pace. Called when a memtable is begun."""
+        """Make the next writer wait if flushes or compactions do not keep up. Called when a memtable is started."""
         with self._room:
             self._crowded = self._pressure() > 0
             self._change()
@@ -306,7 +308,7 @@ class RegionWriter:
             return waiting[-1] if waiting else None
 
     def use_for(self, reached: int) -> RegionUse:
-        """What a commit says of the region."""
+        """The region's part of a commit."""
         return RegionUse(self.region.number, self.region.epoch, self.covered, reached)
 
     def flushed(self, memtable: Memtable) -> None:
@@ -318,7 +320,10 @@ class RegionWriter:
             self._change()
 
     def make_durable(self, position: int) -> None:
-        """Let the log reach, on disk, what is about to be in segments. One that syncs less often, or died, need not."""
+        """Sync the log up to the position about to be in segments.
+
+        Not needed for a log with other sync modes, or a dead one.
+        """
         if self._always:
             with suppress(MoulinError):
                 self._log.commit(position)
@@ -327,7 +332,7 @@ class RegionWriter:
         self._log.trim(self.covered)
 
     def shed(self) -> None:
-        """Let go of every entry that is in segments, down to the last. REQUIRES: writes are paused."""
+        """Delete every log entry, all of which are in segments. REQUIRES: writes are paused."""
         self._log.shed()
         self._log.trim(self.covered)
 
@@ -336,13 +341,13 @@ class RegionWriter:
         self._log.commit(self._log.last)
 
     def fail(self, error: MoulinError) -> None:
-        """A flush failed in a way that another try does not mend, or writers have waited for it long enough."""
+        """A flush failed permanently, or writers have waited for it too long."""
         with self._room:
             self._failure = error
             self._change()
 
     def close(self) -> None:
-        """Refuse further writes and give up the log. What was written stays readable."""
+        """Reject further writes and close the log. Written rows stay readable."""
         with self._room:
             if self._closed:
                 return
@@ -370,17 +375,17 @@ class RegionWriter:
         self._room.notify_all()
 
     def _wait(self) -> None:
-        """Wait while writes are paused; raise when they are refused. REQUIRES: lock is held."""
+        """Wait while writes are paused; raise if they are rejected. REQUIRES: lock is held."""
         while self._blocked:
             if self._closed:
-                raise Closed("The table was closed; open it again with lake.table(...).")
+                raise Closed(_CLOSED)
             if self._failure is not None:
                 raise self._failure
             if self._paused:
                 if self._pauser == threading.get_ident():
                     raise FailedPrecondition(
-                        "The table is being changed by this very thread, in a transaction or by a call that reads its "
-                        "rows from it: put rows through tx.table(...).append, or afterwards."
+                        "The table is being changed by this thread, in a transaction or in a call that reads from "
+                        "this generator: put rows through tx.table(...).append, or afterwards."
                     )
                 self._room.wait()
             else:
@@ -424,7 +429,7 @@ class RegionWriter:
                 stopped = True
                 if time.monotonic() - begun > self._config.stall_seconds:
                     raise Unavailable(
-                        f"The table cannot keep up: {len(self.memtables) - 1} memtables wait and level 0 has "
+                        f"The table cannot keep up: {len(self.memtables) - 1} memtables are waiting and level 0 has "
                         f"{self._level0()} segments; nothing was written. Write more slowly, run compact(), or raise "
                         "memtable_stop and level0_stop."
                     )

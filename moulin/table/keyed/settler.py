@@ -16,11 +16,11 @@ from moulin.table.keyed.claim import check_left
 from moulin.table.keyed.holder import RegionHolder
 from moulin.table.keyed.left_logs import LeftLog, left_logs, read_tail
 
-LOOK_SECONDS = 30.0  # how often a process that goes on reading looks for logs that were left since
+LOOK_SECONDS = 30.0  # how often a reading process looks for newly abandoned logs
 
 
 class _Patience:
-    """How long to wait for others: until nothing has changed in the regions that they flush for some seconds."""
+    """Timeout for other processes: until their regions have not changed for some seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -38,16 +38,16 @@ class _Patience:
 
 
 class LogSettler(RegionHolder):
-    """A keyed table that settles the logs of others before it is read. Thread-safe."""
+    """A keyed table that settles abandoned logs before it is read. Thread-safe."""
 
     def __init__(self, context: Context, table_id: UUID) -> None:
         super().__init__(context, table_id)
         self._holding = threading.RLock()  # one change that is not a put at a time; taken before `_flushing`
-        self._look_at = 0.0  # when to look for logs that were left
-        self._held_up: dict[int, Region] = {}  # regions whose logs others hold, and of which nothing came
+        self._look_at = 0.0  # when to look for abandoned logs
+        self._held_up: dict[int, Region] = {}  # regions whose logs others hold without progress
 
     def ready(self) -> None:
-        """Before the first read, and now and then: flush what others left in their logs, or read it."""
+        """Before the first read, and regularly: flush abandoned logs, or read them."""
         if time.monotonic() < self._look_at:
             return
         if self._holding.acquire(blocking=self._look_at == 0.0):  # later looks do not wait for a change under way
@@ -68,9 +68,9 @@ class LogSettler(RegionHolder):
             self.settle()
         for region in self._missed():
             raise Unavailable(
-                f"Rows of {self._seen.state.full_name} are in no version: {region.owner} has taken over the log of "
+                f"Rows of {self._seen.state.full_name} are in no version yet: {region.owner} has taken over the log of "
                 f"region {region.number} and flushes nothing of it since {self._context.config.lock_seconds:g} s "
-                "(lock_seconds). Wait for that process or end it; get and scan show the rows."
+                "(lock_seconds). Wait for that process or stop it; get and scan show the rows."
             )
 
     def _missed(self) -> list[Region]:
@@ -82,7 +82,9 @@ class LogSettler(RegionHolder):
         return [region for number, region in sorted(self._held_up.items()) if number in waiting]
 
     def settle(self, *, take_over: bool = False) -> None:
-        """Claim and flush every log without a living owner; read those whose owner may live, or claim them too."""
+        """Claim and flush every log without a running owner; read those whose owner may be running, or claim them
+        too.
+        """
         with self._holding:
             mine = {writer.region.number for writer in list(self._regions.values())}
             patience, again = _Patience(self._context.config.lock_seconds), True
@@ -142,8 +144,9 @@ class LogSettler(RegionHolder):
 
         Raises Fenced when another process was faster.
         """
-        if self._context.catalog.region_epoch(self.id, region.number) != region.epoch:  # do not disturb that process
-            raise Fenced(f"Another process has claimed region {region.number} of the table: look at it again.")
+        # do not interfere with that process
+        if self._context.catalog.region_epoch(self.id, region.number) != region.epoch:
+            raise Fenced(f"Another process has claimed region {region.number} of the table: check again.")
         try:
             writer = self._claim(region, flushing=True)
         except FailedPrecondition:
@@ -157,7 +160,7 @@ class LogSettler(RegionHolder):
         return True
 
     def forget_lost_logs(self) -> list[int]:
-        """Give up what only logs had that are gone or cut short; returns the numbers of their regions."""
+        """Discard the rows of missing or truncated logs; returns the numbers of their regions."""
         catalog, lost = self._context.catalog, []
         for region in catalog.regions(self.id):
             for log in left_logs(self._context, self.id, self.config, [region]):

@@ -20,7 +20,7 @@ log = logging.getLogger("moulin.table")
 
 
 def keyed_table(context: Context, table_id: UUID) -> KeyedTable | None:
-    """The keyed table of this id that all of this process shares; None for an event table."""
+    """The process-wide keyed table with this id; None for an event table."""
     found = open_keyed(context, table_id)
     if found is None:
         if not context.catalog.table_by_id(table_id).schema.identifier_field_ids:
@@ -35,6 +35,11 @@ def open_keyed(context: Context, table_id: UUID) -> KeyedTable | None:
     found = context.keyed.get(table_id)
     assert found is None or isinstance(found, KeyedTable)
     return found
+
+
+def open_on_any_line(context: Context, table_id: UUID) -> KeyedTable | None:
+    """The keyed table of this id, if this process has used it on main or on a branch before."""
+    return next(filter(None, (open_keyed(one, table_id) for one in list(context.lines))), None)
 
 
 def flush_keyed(context: Context) -> dict[UUID, Exception]:
@@ -56,7 +61,7 @@ def flush_keyed(context: Context) -> dict[UUID, Exception]:
 
 
 def flush_own(context: Context) -> None:
-    """Commit what this process put into any table; one that cannot be flushed is left to whoever uses it next."""
+    """Commit what this process put into any table; one that cannot be flushed is left to its next user."""
     for table_id in list(context.keyed):
         if (keyed := open_keyed(context, table_id)) is not None:
             with suppress(MoulinError):
@@ -97,5 +102,5 @@ def _settle_table(context: Context, table_id: UUID) -> None:
             assert keyed is not None
             keyed.committed()
     except NotFound:
-        return  # dropped meanwhile
+        return  # dropped in the meantime
     context.look_at[table_id] = time.monotonic() + LOOK_SECONDS

@@ -11,7 +11,7 @@ from moulin.model.region_spec import RegionSpec
 
 @dataclass(frozen=True, slots=True)
 class KeyedVersion:
-    """What readers of a keyed table see: its state and segments at a version, and when that was looked up."""
+    """The version of a keyed table for readers: its state and segments, and the time of the look-up."""
 
     state: TableState
     segments: tuple[LiveSegment, ...]

@@ -1,8 +1,8 @@
-"""Blobs: a value of a binary column as a file that is read when it is asked for.
+"""Blobs: a value of a binary column as a lazily read file.
 
-The row is located first. Of its column, the page that has the value is read with the first read, and nothing of other
-columns and rows; a segment is written so that large values have pages of their own. Until the blob is closed its
-version is held, so that clean-up leaves the file.
+The row is located first. The first read reads the page of the column with the value, and nothing of other
+columns and rows; segments store large values in separate pages. Until the blob is closed its
+version is pinned, so that clean-up keeps the file.
 """
 
 # Decisions: docs/decisions/0453
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Blob(io.RawIOBase):
-    """A value as a read-only file. Not thread-safe, as other files. `Table.blob` opens it."""
+    """A value as a read-only file. Not thread-safe, like other files. `Table.blob` opens it."""
 
     def __init__(self, name: str, load: Callable[[], bytes | None], hold: Hold | None = None) -> None:
         self.name = name
@@ -41,7 +41,7 @@ class Blob(io.RawIOBase):
 
     @property
     def is_null(self) -> bool:
-        """Whether the row has no value there. It then reads as an empty file.
+        """Whether the value is null. It then reads as an empty file.
 
         >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
         >>> photos.put({"id": 1, "image": b"GIF89a..."})
@@ -54,7 +54,7 @@ class Blob(io.RawIOBase):
 
     @property
     def size(self) -> int:
-        """How many bytes the value has.
+        """The size of the value in bytes.
 
         >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
         >>> photos.put({"id": 1, "image": b"GIF89a..."})
@@ -99,7 +99,7 @@ class Blob(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a position, as `io.IOBase.seek` does; returns it.
+        """Set the position, like `io.IOBase.seek`, and return it.
 
         >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
         >>> photos.put({"id": 1, "image": b"GIF89a..."})
@@ -118,7 +118,7 @@ class Blob(io.RawIOBase):
         return at
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Read as many bytes as `buffer` takes, or fewer at the end; returns how many.
+        """Fill `buffer`, or less at the end, and return the number of bytes.
 
         >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
         >>> photos.put({"id": 1, "image": b"GIF89a..."})
@@ -135,7 +135,7 @@ class Blob(io.RawIOBase):
         return len(part)
 
     def close(self) -> None:
-        """Let go of the version that was held.
+        """Close the file and release its version.
 
         >>> photos = lake.create_table("shop.photos", [("id", "long", False), ("image", "binary")], primary_key=["id"])
         >>> photos.put({"id": 1, "image": b"GIF89a..."})
@@ -164,7 +164,7 @@ class Blob(io.RawIOBase):
 
 
 def check_blob_column(state: TableState, column: str) -> None:
-    """Refuses a column that is not there, or not of bytes."""
+    """Reject an unknown column, or one that is not binary."""
     names = [field.name for field in state.schema.fields]
     if column not in names:
         raise InvalidInput(f"Table {state.full_name} has no column {column!r}.{did_you_mean(str(column), names)}")
@@ -174,7 +174,7 @@ def check_blob_column(state: TableState, column: str) -> None:
 
 
 def stored_blob(context: Context, state: TableState, segment: LiveSegment, position: int, column: str) -> Blob:
-    """The value at a position of a segment, which is live at the version of `state`."""
+    """The value at a position of a segment that is live at the version of `state`."""
     hold = context.pins.hold(state.id, state.version)
 
     def load() -> bytes | None:

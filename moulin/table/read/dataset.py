@@ -1,7 +1,7 @@
-"""A table as a pyarrow dataset: DuckDB, polars and others ask it for columns and filters, and the scan prunes by these.
+"""A table as a pyarrow dataset, into which DuckDB, polars and others push columns and filters for pruning.
 
-Only what these libraries call is there. What pyarrow does with the files of a dataset is refused, for it would read
-them without deletion vectors.
+Only the methods that these libraries call are implemented. pyarrow's methods for the files of a dataset are rejected:
+they would read the files without deletion vectors.
 """
 
 # Decisions: docs/decisions/0580
@@ -23,7 +23,7 @@ Columns = Sequence[str] | Mapping[str, pc.Expression] | None
 
 
 class TableDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow.dataset is not typed
-    """Rows of a table, or of one version of it. Nothing is read before one of its methods is called."""
+    """The rows of a table, or of one version. Nothing is read until a method is called."""
 
     def __init__(
         self, scan: Callable[..., Scan], schema: pa.Schema, name: str, where: pc.Expression | None = None
@@ -45,7 +45,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow.dataset is not 
         return self._read_schema
 
     def scanner(self, columns: Columns = None, filter: pc.Expression | None = None, **_: Any) -> ds.Scanner:
-        """The rows that match, as pyarrow's scanner. Settings of pyarrow's own readers have no effect.
+        """The rows that match, as a pyarrow scanner. Settings of pyarrow's own readers have no effect.
 
         >>> orders = lake.table("shop.orders").dataset()
         >>> orders.scanner(columns=["id"]).to_table().to_pylist()
@@ -57,7 +57,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow.dataset is not 
         return ds.Scanner.from_batches(reader, columns=computed)
 
     def to_table(self, *args: Any, **options: Any) -> pa.Table:
-        """The rows as a table; takes what `scanner` takes.
+        """The rows as a table; takes the arguments of `scanner`.
 
         >>> orders = lake.table("shop.orders").dataset()
         >>> orders.to_table(columns=["amount"]).to_pylist()
@@ -66,7 +66,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow.dataset is not 
         return self.scanner(*args, **options).to_table()
 
     def to_batches(self, *args: Any, **options: Any) -> Iterator[pa.RecordBatch]:
-        """The rows in batches; takes what `scanner` takes.
+        """The rows in batches; takes the arguments of `scanner`.
 
         >>> orders = lake.table("shop.orders").dataset()
         >>> [batch.num_rows for batch in orders.to_batches()]
@@ -78,7 +78,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow.dataset is not 
     def head(
         self, num_rows: int, columns: Columns = None, filter: pc.Expression | None = None, **options: Any
     ) -> pa.Table:
-        """The first rows that come; the scan ends with the last of them.
+        """The first rows of the scan, which then stops.
 
         >>> orders = lake.table("shop.orders").dataset()
         >>> orders.head(5).num_rows
@@ -90,7 +90,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow.dataset is not 
         return self._scan(self._names(columns), self._both(filter), limit=num_rows).to_arrow()
 
     def count_rows(self, filter: pc.Expression | None = None, **_: Any) -> int:
-        """How many rows there are, or how many match.
+        """The number of rows, or of rows that match.
 
         >>> orders = lake.table("shop.orders").dataset()
         >>> import pyarrow.compute as pc
@@ -100,7 +100,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow.dataset is not 
         return self._scan(None, self._both(filter)).count()
 
     def filter(self, expression: pc.Expression) -> TableDataset:
-        """The rows that match.
+        """A dataset of the rows that match.
 
         >>> orders = lake.table("shop.orders").dataset()
         >>> import pyarrow.compute as pc
@@ -123,7 +123,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow.dataset is not 
         if columns is None:
             return list(known)
         if isinstance(columns, str):
-            raise InvalidInput(f"columns takes a list of names; write columns=[{columns!r}].")
+            raise InvalidInput(f"columns must be a list of names: use columns=[{columns!r}].")
         if not isinstance(columns, Mapping):
             return list(columns)
         text = " ".join(map(str, columns.values()))
@@ -136,7 +136,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow.dataset is not 
         return self._where & filter
 
     def _refused(self, *_: object, **__: object) -> NoReturn:
-        raise Unsupported(f"{self!r} has rows, and no fragments that can be read alone: call to_table() first.")
+        raise Unsupported(f"{self!r} has no fragments that can be read separately: call to_table() first.")
 
     get_fragments = _get_fragments = replace_schema = join = join_asof = sort_by = _refused
     _scan_options = _scanner_options = __setstate__ = _refused

@@ -1,4 +1,4 @@
-"""The change feed: what happened to the rows of a table between two versions."""
+"""The change feed: the changes of the rows of a table between two versions."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 class Feed:
-    """Rows that changed in the versions after `since`, up to `until`. Nothing is read before one of the methods is
-    called; each call reads anew.
+    """Rows that changed in the versions after `since`, up to `until`. Nothing is read until a method is
+    called; each call reads again.
 
-    `_change_type` is insert, update_before, update_after or delete; `_row_id` tells which row, `_version` and
-    `_commit_timestamp` when. The columns are those of the table at `until`. Versions come in order; within one, rows
-    that went come before rows that came. With `net`, the two ends alone are compared: `_version` is then the version
-    that wrote the row, and `until` for rows that are gone or were restored. With `whole`, all rows at `until` count as
-    inserted, as if the table had been empty.
+    `_change_type` is insert, update_before, update_after or delete; `_row_id` identifies the row; `_version` and
+    `_commit_timestamp` are the commit. The columns are those of the table at `until`. Versions are in order; within
+    one, removed rows come before added rows. With `net`, only the two versions are compared: `_version` is then the
+    version that wrote the row, or `until` for rows that were deleted or restored. With `whole`, all rows at `until` are
+    reported as inserted.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Feed:
         self.schema: pa.Schema = self._reader.arrow_schema
 
     def bounded(self, go_on: Callable[[], None]) -> Feed:
-        """The same feed, which calls `go_on` between batches: what that raises ends the reading."""
+        """The same feed, but calls `go_on` between batches; an exception from it ends the reading."""
         found = copy(self)
         found._reader = replace(self._reader, go_on=go_on)
         return found
 
     def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
-        """Stream the rows of the feed. Until the last one, or `close`, the versions are pinned against clean-up.
+        """Stream the rows of the feed. The versions are pinned until the last row, or until `close`.
 
         >>> orders = lake.table("shop.orders")
         >>> for batch in orders.changes(orders.history()[-1].version).to_batches():
@@ -88,7 +88,7 @@ class Feed:
         return pa.Table.from_batches(self.to_batches(), self.schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The stream as a RecordBatchReader, which DuckDB and others take as it is.
+        """The stream as a RecordBatchReader, for DuckDB and others.
 
         >>> orders = lake.table("shop.orders")
         >>> orders.changes(orders.history()[-1].version).to_reader().schema.names[:2]
@@ -127,8 +127,8 @@ class Feed:
         return to_polars(self.to_arrow())
 
     def counts(self) -> dict[str, int]:
-        """How many rows of each `_change_type` there are. Reads what `count` reads, and nothing of rows that facts say
-        are new.
+        """The number of rows of each `_change_type`. Reads the same data as `count`, and nothing of rows that
+        statistics show to be new.
 
         >>> orders = lake.table("shop.orders")
         >>> orders.changes(orders.history()[-1].version).counts()
@@ -147,7 +147,7 @@ class Feed:
         return dict(found)
 
     def count(self) -> int:
-        """How many rows; reads no column but those that `where` names, and row ids where they are stored.
+        """The number of rows. Reads only the columns in `where`, and stored row ids.
 
         >>> orders = lake.table("shop.orders")
         >>> orders.changes(orders.history()[-1].version).count()
@@ -168,7 +168,7 @@ class Feed:
                     yield batch
 
     def _entries(self) -> Generator[tuple[FeedEntry, Hold], None, None]:
-        """What the versions changed, pinned from this call on."""
+        """The changes of the versions, pinned from this call on."""
         return self._held(None if self.since == self.until and not self._whole else self._hold())
 
     def _held(self, hold: Hold | None) -> Generator[tuple[FeedEntry, Hold], None, None]:
@@ -196,21 +196,23 @@ class Feed:
         try:
             hold = self._context.pins.hold(self._table_id, self.since, check=False)
         finally:
-            self._context.catalog.state_until(self._table_id, self.since, self.until)  # refuses what is not kept
+            # raises for versions that are not kept
+            self._context.catalog.state_until(self._table_id, self.since, self.until)
         return hold
 
 
 def check_columns(state: TableState, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """The columns of the table to give in its feed, which must not be named like those that the feed adds."""
+    """The table's columns to return, which must not have names of the feed's own columns."""
     known = [field.name for field in state.schema.fields]
     if COMMIT_TIMESTAMP in known:
         raise FailedPrecondition(
-            f"Table {state.full_name} has a column {COMMIT_TIMESTAMP}; its change feed needs that name: rename it."
+            f"Table {state.full_name} has a column {COMMIT_TIMESTAMP}, but its change feed needs that name: rename "
+            f"the column."
         )
     if columns is None:
         return tuple(known)
     if isinstance(columns, str):
-        raise InvalidInput(f"columns takes a list of names; write columns=[{columns!r}].")
+        raise InvalidInput(f"columns must be a list of names: use columns=[{columns!r}].")
     own = [field.name for field in FEED_FIELDS]
     for name in columns:
         if name not in known and name not in own:
@@ -224,7 +226,7 @@ def check_columns(state: TableState, columns: Sequence[str] | None) -> tuple[str
 
 
 def optional(schema: Schema) -> Schema:
-    """The schema with nothing required: a feed holds rows from before a column was added, or after it was dropped."""
+    """The schema with all columns nullable: a feed has rows from before a column was added, or after it was dropped."""
     return Schema(*(_optional_field(field) for field in schema.fields), schema_id=schema.schema_id)
 
 

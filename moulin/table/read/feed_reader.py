@@ -1,8 +1,8 @@
-"""The rows that one version changed, read from its segments and told apart by row id.
+"""Reads the rows that one version changed, and matches them by row id.
 
-Rows that went and rows that came are read segment by segment. A row id on both sides is an update when the row's
-`_last_updated_sequence_number` differs, and nothing when it does not: the row only moved. To match the two sides, the
-row ids of those that went are held in memory, with eight bytes more for each; values are streamed.
+Removed and added rows are read segment by segment. A row id on both sides is an update if the row's
+`_last_updated_sequence_number` differs; otherwise the row only moved. To match the two sides, the
+row ids of removed rows are kept in memory, with eight more bytes each; values are streamed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LINEAGE_ROWS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows of a segment: those not in `left_out`, or those at `positions`."""
+    """Rows of a segment: all except `left_out`, or those at `positions`."""
 
     segment: LiveSegment
     left_out: BitMap64 | None
@@ -61,8 +61,8 @@ class FeedReader:
     """Reads changed rows with `schema`, by field id. Small, and sent to Spark tasks. Belongs to one thread.
 
     `schema` should let every column be null: rows may be older than a column, or younger than its removal. `columns`
-    are its columns to give, after those of the feed; `predicate` is applied to each row of the feed by itself.
-    `go_on` is called between batches, and ends the reading by raising.
+    are the columns to return, after those of the feed; `predicate` is applied to each row of the feed.
+    `go_on` is called between batches; an exception from it ends the reading.
     """
 
     store: Store
@@ -79,9 +79,9 @@ class FeedReader:
     def read(
         self, entry: FeedEntry, vectors: VectorCache, share: Collection[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of the feed, first those that went, then those that came.
+        """Rows of the feed, removed rows first, then added rows.
 
-        With a `share`, only rows of the segments at these indexes of the entry; matched against all of them.
+        With a `share`, only rows of the segments at these indexes of the entry, matched against all segments.
         """
         one = _OneVersion(self, entry, vectors)
         for came in (False, True):
@@ -91,14 +91,14 @@ class FeedReader:
 
 
 def may_match(entry: FeedEntry) -> bool:
-    """Whether a row can be on both sides, as far as facts tell. Else every row stands for itself."""
+    """Whether statistics allow a row on both sides. If not, rows need not be matched."""
     return any(pair.before for pair in entry.segments) and any(
         pair.after and not is_fresh(pair.after, entry) for pair in entry.segments
     )
 
 
 def fresh_rows(entry: FeedEntry) -> int | None:
-    """How many rows came, where facts alone say that all of them are new; else None."""
+    """The number of added rows, if statistics show that all are new; else None."""
     came = [pair.after for pair in entry.segments if pair.after is not None]
     if any(pair.before for pair in entry.segments) or not all(is_fresh(segment, entry) for segment in came):
         return None
@@ -159,7 +159,7 @@ class _OneVersion:
         return pa.RecordBatch.from_arrays([*feed, *batch.columns[:at]], schema=self._reader.arrow_schema)
 
     def _commits_of(self, sequences: Integers) -> Integers:
-        """Which commit wrote these; the last index stands for the version itself, and for what no commit here wrote."""
+        """The commit that wrote each row; the last index means the version itself, or an unknown commit."""
         last = len(self._sequences)
         if not last:
             return np.zeros(len(sequences), np.int64)
@@ -194,7 +194,7 @@ class _OneVersion:
             yield found
 
     def _stored_lineage(self, rows: _Rows) -> Iterator[tuple[Integers, Integers]]:
-        """Row ids and sequence numbers; not from the file when it stores none."""
+        """Row ids and sequence numbers; computed if the file does not store them."""
         segment = rows.segment
         if not segment.facts.has_lineage and rows.positions is not None:
             yield rows.positions + segment.first_row_id, np.full(len(rows.positions), segment.sequence, np.int64)
@@ -247,7 +247,7 @@ class _OneVersion:
 
 
 class _Matches:
-    """Row ids that went, sorted, and for each the sequence number that it came back with."""
+    """Removed row ids, sorted, and for each the sequence number with which it was added again."""
 
     def __init__(self, ids: Sequence[Integers]) -> None:
         self._ids = np.concatenate(ids)
@@ -261,13 +261,13 @@ class _Matches:
         self.any = self.any or bool(found.any())
 
     def note_went(self, ids: Integers, sequences: Integers) -> None:
-        """Rows that came back with the sequence number that they had did not change."""
+        """Rows that were added again with the same sequence number did not change."""
         indexes, _ = self._indexes(ids)
         self._came[indexes[self._came[indexes] == sequences]] = _UNCHANGED
 
     def look_up(self, ids: Integers) -> Integers:
-        """The sequence number that each row came with when it is on both sides; else, or when it did not change, what
-        says so.
+        """The sequence number with which each row was added if it is on both sides; otherwise, or if it did not change,
+        a marker.
         """
         indexes, found = self._indexes(ids)
         return np.where(found, self._came[indexes], _UNMATCHED)

@@ -1,4 +1,4 @@
-"""Which rows of a feed can be shown in the columns of now: not those from before a table was replaced by another."""
+"""Checks that rows of a feed fit the current columns; rows from before a table was replaced may not."""
 
 # Decisions: docs/decisions/0493
 
@@ -14,9 +14,9 @@ from moulin.model.schema.values import PrimitiveType, Schema
 
 
 def shown_as_now(state: TableState, entries: Iterable[FeedEntry]) -> Generator[FeedEntry, None, None]:
-    """The entries; FailedPrecondition at the first one with rows that have no meaning in the columns of `state`.
+    """The entries; FailedPrecondition at the first one with rows that do not fit the columns of `state`.
 
-    Ordinary changes of a schema leave none: a type becomes wider, or less wide by a restore, and a column of another
+    Ordinary schema changes always fit: a type becomes wider, or narrower by a restore, and a column of another
     type gets another id.
     """
     fitting = {state.schema_id}
@@ -25,9 +25,9 @@ def shown_as_now(state: TableState, entries: Iterable[FeedEntry]) -> Generator[F
         for number in {one.facts.schema_id for one in live} - fitting:
             if number in state.schemas and (why := _difference(state.schemas[number], state.schema)) is not None:
                 raise FailedPrecondition(
-                    f"The columns of {state.full_name} were replaced by others: {why}. Rows of before, which came or "
-                    f"went in version {entry.version}, cannot be shown in those of now. Read the table whole, and its "
-                    "changes since that version; or ask for changes until a version before it was replaced."
+                    f"The columns of {state.full_name} were replaced: {why}. Older rows, which were added or "
+                    f"removed in version {entry.version}, do not fit the new columns. Read the whole table, and its "
+                    "changes since that version; or read changes only until a version before it was replaced."
                 )
             fitting.add(number)
         yield entry
@@ -41,7 +41,7 @@ def _difference(old: Schema, new: Schema) -> str | None:
         if before != now and not (
             is_wider(before, now) or is_wider(now, before) if simple else type(before) is type(now)
         ):
-            return f"{new.find_column_name(number)} was {before}, and is {now}"
+            return f"{new.find_column_name(number)} was {before} and is now {now}"
     return None
 
 

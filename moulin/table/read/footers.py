@@ -1,8 +1,8 @@
-"""Footers of segments that this process has read and checked, decoded: the next reader of the same file spares that.
+"""A cache of decoded and checked segment footers of this process.
 
-A local file is known by its inode, size and times, so one that was touched is read and checked again. An object of a
-remote store is never changed in place, and is known by its address and size; its pages are checked at every read, for
-each is a new transfer. An inline segment is known by its bytes.
+A local file is identified by inode, size and times, so a modified file is read and checked again. An object of a
+remote store is immutable, and identified by address and size; its pages are checked at every read, because
+each is a new transfer. An inline segment is identified by its bytes.
 """
 
 # Decisions: docs/decisions/0151, docs/decisions/0310
@@ -37,10 +37,10 @@ def open_reader(
     columns: Sequence[str] | None = None,
     also: Collection[str] | None = None,
 ) -> SegmentReader:
-    """A reader of a segment, with what is known of its footer, and of pages of a local file that were checked.
+    """A reader of a segment, with its cached footer, and the checked pages of a local file.
 
-    With `also`, the columns that are read besides `columns`, such as those of a filter, only those of its files are
-    opened that have one of them: any other column would read as its default.
+    With `also`, further columns such as those of a filter, only those of its files are
+    opened that contain one of the columns; other columns read as their default.
     """
     if facts.files and columns is not None and also is not None:
         facts = with_files_of(facts, schema, (*columns, *also))
@@ -55,7 +55,7 @@ def open_reader(
 
 
 def open_small(store: Store, facts: SegmentFacts, like: OpenedFile | None = None) -> SmallFile | None:
-    """All bytes of a small segment, and its footer; None when its size is not what the catalog says, or it is adopted.
+    """All bytes of a small segment, and its footer; None if its size differs from the catalog, or it is adopted.
 
     `like` is a segment that may have the same columns.
     """
@@ -69,16 +69,16 @@ def open_small(store: Store, facts: SegmentFacts, like: OpenedFile | None = None
 
 
 def forget_footers() -> None:
-    """Forget all that is known of segments, decoded rows of inline ones too."""
+    """Clear the cache, including decoded rows of inline segments."""
     _FOOTERS.clear()
     INLINE_ROWS.clear()
 
 
 def _key(store: Store, facts: SegmentFacts) -> Hashable | None:
-    """Names the files of a segment as they are now; None when they cannot be looked at."""
+    """Identifies the current files of a segment; None if they are not accessible."""
     held = facts.inline
     base = _file_key(store, facts.path, facts.size) if held is None else (facts.path, crc32(held))
-    if facts.adopted is not None:  # the file of somebody else may be replaced at any time: it is looked at anew
+    if facts.adopted is not None:  # an adopted file may be replaced at any time, so it is checked again
         base = None if store.local_path(facts.path) is None else (base, facts.adopted)
     if not facts.files:
         return base
@@ -93,7 +93,7 @@ def _file_key(store: Store, path: str, size: int) -> Hashable | None:
     try:
         found = os.stat(local)
     except OSError:
-        return None  # opening it says what is wrong
+        return None  # opening it raises the error
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 

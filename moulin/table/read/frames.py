@@ -1,4 +1,4 @@
-"""Arrow tables as data frames of libraries that need not be installed."""
+"""Converts Arrow tables to data frames of optional libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hidden columns: where a row is and who it is. A scan gives them when it names them, and a where may use them."""
+"""Hidden columns: position and identity of a row. A scan returns them if it names them, and a where may use them."""
 
 # Decisions: docs/decisions/0260, docs/decisions/0314
 
@@ -32,7 +32,7 @@ from moulin.sized_cache import SizedCache
 SEGMENT = "_segment"
 SHOWN_POSITION = "_position"
 
-# Ids for conditions alone: they lie above those that columns can have, and are stored nowhere.
+# Ids only for conditions: above all possible column ids, and never stored.
 _IDS: Mapping[str, int] = MappingProxyType(
     {
         ROW_ID: ROW_ID_FIELD_ID,
@@ -44,21 +44,22 @@ _IDS: Mapping[str, int] = MappingProxyType(
 )
 _LONG = LongType()
 _PARSED_BYTES = 4 << 20
-# With its schema, which it keeps alive: a schema is known by its identity, and states of a table share one.
+# With its schema, to keep it alive: schemas are compared by identity, and states of a table share one.
 _PARSED: SizedCache[tuple[int, str], tuple[Schema, Predicate, tuple[str, ...]]] = SizedCache(
     _PARSED_BYTES, lambda held: 4096 + 16 * len(held[1].text)
 )
-_RAW = (ROW_ID, LAST_UPDATED_SEQUENCE, POSITION)  # what a segment reader adds, and hidden columns are made of
+# columns from the segment reader that hidden columns are computed from
+_RAW = (ROW_ID, LAST_UPDATED_SEQUENCE, POSITION)
 
 
 def hidden_names(schema: Schema, names: Iterable[str] | None = None) -> tuple[str, ...]:
-    """The hidden columns, all or those among `names`; a column of the table of such a name goes before."""
+    """The hidden columns, all or those among `names`; a column of the table with the same name takes precedence."""
     own = {field.name for field in schema.fields}
     return tuple(name for name in _IDS if name not in own and (names is None or name in names))
 
 
 def parse_hidden(where: Where, schema: Schema) -> tuple[Predicate, tuple[str, ...]]:
-    """The predicate of a where that may name hidden columns, and those that it names. A text is parsed once."""
+    """The predicate of a where that may use hidden columns, and the ones that it uses. A text is parsed once."""
     if not isinstance(where, str):
         return _parse(where, schema)
     _, predicate, names = _PARSED.get((id(schema), where), lambda: (schema, *_parse(where, schema)))
@@ -85,7 +86,7 @@ def _parse(where: Where, schema: Schema) -> tuple[Predicate, tuple[str, ...]]:
 
 
 def hidden_facts(segment: LiveSegment, names: Sequence[str]) -> dict[int, ColumnFacts]:
-    """What is known of hidden columns of a segment without opening it, by the ids that conditions have for them."""
+    """Statistics of hidden columns of a segment without opening it, by their ids in conditions."""
     rows, first = segment.facts.rows, segment.first_row_id
     known = {SEGMENT: (segment.facts.number, segment.facts.number), SHOWN_POSITION: (0, rows - 1)}
     if not segment.facts.has_lineage:
@@ -103,7 +104,7 @@ def _bound(value: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class HiddenColumns:
-    """The hidden columns that a read computes: `shown` for its result, `tested` for its where.
+    """The hidden columns that a read computes: `shown` for the result, `tested` for the where.
 
     `versions` maps sequence numbers to versions, for `_last_updated_version`; `births` are the steps from row ids to
     versions, for `_created_version`.
@@ -130,7 +131,7 @@ class HiddenColumns:
         return self.needs(ROW_ID) or self.needs(CREATED_VERSION)
 
     def looked_up(self, catalog: CatalogBackend, table_id: UUID) -> HiddenColumns:
-        """With what the catalog knows of versions, as far as it is needed."""
+        """With the needed version mappings of the catalog."""
         found = self
         if self.needs(LAST_UPDATED_VERSION):
             found = replace(found, versions=catalog.sequence_versions(table_id))
@@ -139,7 +140,7 @@ class HiddenColumns:
         return found
 
     def complete(self, table: pa.Table, segment: int) -> pa.Table:
-        """Rows of a segment, read with what hidden columns are made of, with the hidden columns in its place."""
+        """Rows of a segment, with the source columns replaced by the hidden columns."""
         if not self.names:
             return table
         made = {
@@ -154,20 +155,20 @@ class HiddenColumns:
         return pa.Table.from_arrays(columns, schema=pa.schema([*kept, *self.fields]))
 
     def absent(self, table: pa.Table) -> pa.Table:
-        """Rows that are in no segment yet, with their hidden columns, which are null."""
+        """Rows that are not in a segment yet, with null hidden columns."""
         for field in self.fields:
             table = table.append_column(field, pa.nulls(table.num_rows, pa.int64()))
         return table
 
 
 def map_sequences(sequences: pa.ChunkedArray, versions: tuple[Sequence[int], Sequence[int]]) -> pa.Array:
-    """The versions that these sequence numbers were committed as."""
+    """The versions that committed these sequence numbers."""
     known, mapped = (np.asarray(side, dtype=np.int64) for side in versions)
     return pa.array(mapped[np.searchsorted(known, pc.fill_null(sequences, 0).to_numpy())])
 
 
 def map_births(row_ids: pa.ChunkedArray, births: tuple[Sequence[int], Sequence[int]]) -> pa.Array:
-    """The versions that made rows with these ids; null where that is not known."""
+    """The versions that created rows with these ids; null if unknown."""
     firsts, versions = (np.asarray([0, *side], dtype=np.int64) for side in births)
     found = versions[np.searchsorted(firsts, row_ids.to_numpy(), side="right") - 1]
     return pa.array(found, mask=found == 0)

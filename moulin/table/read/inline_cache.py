@@ -1,7 +1,7 @@
-"""Rows of inline segments that scans have decoded: to decode one costs more than to fetch it from the catalog.
+"""A cache of decoded rows of inline segments, because decoding costs more than fetching from the catalog.
 
-Inline segments that follow each other are kept together, as scans read them. What is kept is known by the paths and
-the bytes of the segments, so bytes that changed in the catalog are decoded, and checked, again.
+Consecutive inline segments are cached together, as scans read them. The cache key is the paths and
+bytes of the segments, so changed bytes are decoded and checked again.
 """
 
 # Decisions: docs/decisions/0381
@@ -22,7 +22,7 @@ INLINE_ROWS: Final[SizedCache[Hashable, pa.Table]] = SizedCache(32 << 20, lambda
 
 
 def inline_key(state: TableState, facts: Sequence[SegmentFacts], names: Sequence[str]) -> Hashable | None:
-    """Names these columns of inline segments as the table's schema shows them; None if one of them has a file."""
+    """The cache key of these columns of inline segments; None if one of the segments has a file."""
     parts: list[tuple[str, int]] = []
     for one in facts:
         if one.inline is None or one.files:

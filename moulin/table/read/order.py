@@ -1,6 +1,6 @@
-"""The order of a scan: by which columns, and which of two rows comes first.
+"""The order of a scan: its columns, and the comparison of rows.
 
-Nulls come first where a column ascends and last where it descends, and NaN is greater than every number, as in Spark.
+Nulls come first in ascending and last in descending columns, and NaN is greater than every number, as in Spark.
 """
 
 # Decisions: docs/decisions/0313
@@ -38,15 +38,15 @@ from moulin.model.schema.values import (
 )
 
 OrderBy: TypeAlias = "str | Sequence[str] | None"
-"""What a user may pass as `order_by=`: "ts desc", or several such, in a list or with commas between them."""
+"""The type of `order_by=`: "ts desc", or several, as a list or separated by commas."""
 
 Rank: TypeAlias = tuple[int, Any]
-"""Where a value stands among those of its column: below all, null, a value, NaN, above all."""
+"""The rank of a value in its column: below all, null, a value, NaN, above all."""
 
 _BELOW, _NULL, _VALUE, _NAN, _ABOVE = range(5)
 _LOWEST: Rank = (_BELOW, 0)
 _HIGHEST: Rank = (_ABOVE, 0)
-# Types whose bounds are compared as their values are, as whole numbers, floats and texts of Python.
+# Types whose bounds compare like their values, as Python integers, floats and strings.
 _RANKED = (
     IntegerType | LongType | DateType | TimeType | FloatType | DoubleType | StringType
     | TimestampType | TimestamptzType | TimestampNanoType | TimestamptzNanoType
@@ -60,7 +60,7 @@ class _Key:
 
 
 class Order:
-    """`keys` are columns of one schema, the one that counts most first."""
+    """`keys` are columns of one schema, the most significant first."""
 
     def __init__(self, keys: Sequence[_Key]) -> None:
         self.keys = tuple(keys)
@@ -70,7 +70,7 @@ class Order:
         self._column = Column((self.first.name,), self.first.field_id, self.first.field_type)
 
     def best(self, facts: Mapping[int, ColumnFacts], rows: int) -> Rank:
-        """The rank by the first key that no row of a part with these facts comes before."""
+        """A lower bound of the rank, by the first key, of all rows of a part with these statistics."""
         unknown = _HIGHEST if self._descending else _LOWEST
         if not isinstance(self.first.field_type, _RANKED):
             return unknown
@@ -99,11 +99,11 @@ class Order:
         return one > other if self._descending else one < other
 
     def may_beat(self, best: Rank, worst: Rank) -> bool:
-        """Whether a part may hold a row that comes before one of the rank `worst`; `best` is that of its best row."""
+        """Whether a part may hold a row before the rank `worst`; `best` is the rank of its best row."""
         return self.before(best, worst) or (best == worst and len(self.keys) > 1)
 
     def sorted(self, table: pa.Table, limit: int | None = None) -> pa.Table:
-        """The rows in this order, the first `limit` of them; `table` has all columns of `names`."""
+        """The first `limit` rows in this order; `table` has all columns of `names`."""
         if limit is not None and limit < table.num_rows:
             values, keys = self._sortable(table)
             table = table.take(pc.select_k_unstable(values, limit, keys))
@@ -111,8 +111,8 @@ class Order:
         return table.take(pc.sort_indices(values, keys))
 
     def _sortable(self, table: pa.Table) -> tuple[pa.Table, list[tuple[str, str]]]:
-        """Columns to sort by, and how. Where a key has nulls or NaN, a column before it says so: Arrow puts both at the
-        same end."""
+        """Columns to sort by, with directions. A key with nulls or NaN gets an extra column before it, because Arrow
+        puts both at the same end."""
         columns: dict[str, pa.ChunkedArray] = {}
         keys: list[tuple[str, str]] = []
         for number, key in enumerate(self.keys):
@@ -130,14 +130,14 @@ class Order:
 
 
 def parse_order(order_by: OrderBy, schema: Schema) -> Order | None:
-    """The order that a user asks for. InvalidInput names what is wrong with it."""
+    """Parse the order of a user. InvalidInput says what is wrong."""
     if order_by is None:
         return None
     own = {field.name: field for field in schema.fields}
     parts = order_by.split(",") if isinstance(order_by, str) and order_by not in own else order_by
     parts = [parts] if isinstance(parts, str) else list(parts)
     if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
-        raise InvalidInput("order_by takes a column, or several, each perhaps with asc or desc: order_by='ts desc'.")
+        raise InvalidInput("order_by takes one or more columns, each optionally with asc or desc: order_by='ts desc'.")
     keys = [_key(part, own) for part in parts]
     if len({key.field.name for key in keys}) < len(keys):
         raise InvalidInput("order_by names a column twice.")
@@ -157,13 +157,13 @@ def _key(part: str, own: Mapping[str, NestedField]) -> _Key:
         raise InvalidInput(f"order_by names {name!r}, which is not a column.{did_you_mean(name, own)}")
     if not isinstance(own[name].field_type, PrimitiveType):
         raise InvalidInput(
-            f"order_by cannot use {name!r}: rows have no order by a column of type {own[name].field_type}."
+            f"order_by cannot use {name!r}: rows cannot be ordered by a column of type {own[name].field_type}."
         )
     return _Key(own[name], descending)
 
 
 def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values that Arrow can sort, in the same order."""
+    """Values that Arrow can sort in the same order."""
     if isinstance(values.type, pa.BaseExtensionType):
         values = pa.chunked_array([chunk.storage for chunk in values.chunks], values.type.storage_type)
     return values.cast(pa.int8()) if pt.is_boolean(values.type) else values

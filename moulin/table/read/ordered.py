@@ -1,8 +1,8 @@
-"""The first rows of a scan in some order: parts that may hold the best rows are read first, until no other may hold a
-better one.
+"""The first rows of a scan in an order: parts that may hold the first rows are read first, until no other part may hold
+a better row.
 
-A part is a segment, or a row group of a large one; catalog and footers know between which values its rows lie. Columns
-that rows are not ordered by are read at the end, of the rows that were found.
+A part is a segment, or a row group of a large one; catalog and footers have the bounds of its values. Columns
+that are not in the order are read at the end, only for the result.
 """
 
 # Decisions: docs/decisions/0313
@@ -33,13 +33,13 @@ Found: TypeAlias = dict[int, Integers]
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Rows [start, stop) of a segment, none of which comes before `best`."""
+    """Rows [start, stop) of a segment; `best` is a lower bound of their ranks."""
 
     best: Rank
     segment: LiveSegment
     start: int
     stop: int
-    cut: bool  # whether it may not be cut into row groups any more
+    cut: bool  # whether it cannot be split into row groups any more
 
     @property
     def unit(self) -> Unit:
@@ -48,7 +48,7 @@ class _Part:
 
 
 class FirstRows:
-    """The first `limit` rows of `segments` in an order. `read` gives at least the columns that the order names."""
+    """The first `limit` rows of `segments` in an order. `read` returns at least the columns of the order."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class FirstRows:
         self._order, self._limit, self._read, self._open, self._ahead = order, limit, read, open_segment, ahead
         self._number = count()
         self._heap: list[_Entry] = []
-        self._worst: Rank | None = None  # of the rows held, once they are enough
+        self._worst: Rank | None = None  # of the collected rows, once there are enough
         for segment, best in segments:
             small = segment.facts.size <= _WHOLE_BYTES
             self._push(_Part(best, segment, 0, segment.facts.rows, small))
 
     def find(self, watched: Callable[[Iterator[Unit]], Iterator[Unit]]) -> pa.Table | None:
-        """The rows, in order; None if there are no segments. `watched` sees each part before it is read."""
+        """The rows, in order; None if there are no segments. `watched` is called before each part is read."""
         held: pa.Table | None = None
         for table in read_ahead(self._read, watched(self._units()), self._ahead, few=True):
             held = table if held is None else pa.concat_tables([held, table])
@@ -97,7 +97,7 @@ class FirstRows:
 
 
 class _Entry:
-    """A part in a heap: the best part is the least, and of equals the one that came first."""
+    """A part in a heap: the best part is the smallest, and of equal parts the first."""
 
     __slots__ = ("_number", "_order", "part")
 
@@ -111,7 +111,7 @@ class _Entry:
 
 
 def positions_by_segment(rows: pa.Table) -> Found:
-    """Where rows are that were read with the hidden columns `_segment` and `_position`."""
+    """The positions of rows that were read with the hidden columns `_segment` and `_position`."""
     numbers, positions = (np.asarray(rows.column(name)) for name in (SEGMENT, SHOWN_POSITION))
     order = np.lexsort((positions, numbers))
     numbers, positions = numbers[order], positions[order]
@@ -124,7 +124,7 @@ def positions_by_segment(rows: pa.Table) -> Found:
 
 
 def read_positions(read: UnitReader, segments: Sequence[LiveSegment], found: Mapping[int, Integers]) -> list[pa.Table]:
-    """The rows at these positions, which `read` has too, segment by segment."""
+    """The rows at these positions, read segment by segment with `read`."""
     chosen = [segment for segment in segments if segment.facts.number in found]
     return [read(Unit(segment, 0, segment.facts.rows, segment.facts.size)) for segment in chosen]
 

@@ -1,6 +1,6 @@
-"""Files that proved other than an engine's manifest said: their tables are not read until they are gone.
+"""Quarantine of files that differ from an engine's manifest: their tables cannot be read until the files are removed.
 
-Files that nobody has read yet are not rewritten before they were: a compaction would make their lies its own.
+Unverified files are not rewritten, because a compaction would take over wrong metadata.
 """
 
 # Decisions: docs/decisions/0492, docs/decisions/0633
@@ -19,27 +19,29 @@ from moulin.model.operations import Kind
 from moulin.model.tags import VERIFIED, quarantined
 
 BELIEVED: Final = "iceberg-verify"
-"""Key in the summary of a commit of which not every file was read."""
+"""Key in the summary of a commit with unverified files."""
 
 
 def refuse_quarantined(catalog: CatalogBackend, state: TableState) -> None:
-    """Raise Corrupt when the table has a file in quarantine: what pruning knows of it is wrong, too."""
+    """Raise Corrupt if the table has a file in quarantine: its pruning statistics are wrong too."""
     wrong = quarantined(state.properties)
     if not wrong:
         return
     live = catalog.segments_by_number(state.id, wrong, state.version)
     for number, segment in sorted(live.items()):
         raise Corrupt(
-            f"{segment.facts.path} of {state.full_name} is in quarantine: {wrong[number]}. The engine that committed "
-            "it said otherwise. Delete the file from the table with an engine, or restore a version before it."
+            f"{segment.facts.path} of {state.full_name} is in quarantine: {wrong[number]}. The manifest of the "
+            f"engine that committed "
+            "it was wrong. Delete the file from the table with an engine, or restore a version before it."
         )
 
 
 def is_unread(catalog: CatalogBackend, state: TableState) -> Callable[[LiveSegment], bool]:
-    """Tells segments whose files were taken at their manifests' word and not read since.
+    """Returns a function that tells unverified segments.
 
-    What a publish brought counts, and in a clone what it began with: the check may not have looked there. A restore
-    may have brought back files that were not live when the check looked, so all that were ever believed count again.
+    Files from a publish, and the first files of a clone, count as unverified: the check may not have read them. A
+    restore may have added files that were not live at the check, so after it all files that were ever unverified count
+    again.
     """
     if VERIFIED not in state.properties:
         return lambda segment: False
@@ -60,7 +62,7 @@ def is_unread(catalog: CatalogBackend, state: TableState) -> Callable[[LiveSegme
 
 
 def proven(catalog: CatalogBackend, state: TableState, segments: Iterable[LiveSegment]) -> list[LiveSegment]:
-    """Those of the segments that may be rewritten: neither unread nor in quarantine."""
+    """The segments that may be rewritten: neither unverified nor in quarantine."""
     wrong, unread = quarantined(state.properties), is_unread(catalog, state)
     return [segment for segment in segments if segment.facts.number not in wrong and not unread(segment)]
 

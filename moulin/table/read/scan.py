@@ -1,4 +1,4 @@
-"""Scans: plan from the catalog's facts, read only what may match, stream with bounded memory."""
+"""Scans: plan with the catalog's statistics, read only what may match, stream with bounded memory."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ _Unit = TypeVar("_Unit")
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """The segments that may hold matching rows, out of how many the version has.
+    """The segments that may hold matching rows, and the number of segments of the version.
 
-    `index_skipped` are those that only secondary indexes ruled out, `index_narrowed` those of which indexes leave some
+    `index_skipped` were excluded only by secondary indexes, `index_narrowed` are read only in some
     row groups.
     """
 
@@ -72,7 +72,7 @@ def plan_segments(
 ) -> list[LiveSegment]:
     """Prune by partition and event time in SQL, then by the bounds of each segment.
 
-    Segments come with facts of the columns that the predicate asks about and of those in `facts_of`, and of no others.
+    Segments have statistics only of the columns in the predicate and in `facts_of`.
     """
     refuse_quarantined(catalog, state)
     if predicate.is_false:
@@ -100,7 +100,7 @@ def plan_segments(
 
 
 class Scan:
-    """Rows of one version. Nothing is read before one of the methods is called; each call reads anew."""
+    """Rows of one version. Nothing is read before one of the methods is called; each call reads again."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Scan:
         pins: Pins | None = None,
         go_on: Callable[[], None] | None = None,
     ) -> None:
-        """`go_on` is called by the reader's thread before each part is read; what it raises ends the scan."""
+        """`go_on` is called by the reader's thread before each part; an exception from it ends the scan."""
         if limit is not None and limit < 0:
             raise InvalidInput(f"limit must be zero or more, not {limit}.")
         self._catalog, self._store, self._vectors, self._state = catalog, store, vectors, state
@@ -125,14 +125,14 @@ class Scan:
         self._go_on = go_on
         self._predicate, tested = parse_hidden(where, state.schema)
         self._limit, self._order = limit, parse_order(order_by, state.schema)
-        # How many of the first rows of a unit are enough; None for all.
+        # How many rows of a unit are needed; None for all.
         self._first = limit if self._order is None else None
         self._columns = _checked_columns(columns, state)
         self._hidden = HiddenColumns(hidden_names(state.schema, columns or ()), tested)
         self.schema = self._output_schema(columns)
 
     def plan(self) -> ScanPlan:
-        """What a read would touch: the segments left after pruning.
+        """The segments to read after pruning.
 
         >>> plan = lake.table("shop.orders").scan(where="amount > 100").plan()
         >>> len(plan.segments), plan.total
@@ -143,9 +143,9 @@ class Scan:
         return ScanPlan(tuple(kept.segments), len(total), kept.skipped, len(kept.positions))
 
     def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
-        """Stream the rows, segment by segment, reading ahead no more than the configuration allows.
+        """Stream the rows, segment by segment, with bounded read-ahead.
 
-        Until the last one, or `close`, the version is pinned against clean-up.
+        The version is pinned until the last row, or until `close`.
 
         >>> [batch.num_rows for batch in lake.table("shop.orders").scan().to_batches()]
         [1]
@@ -167,11 +167,11 @@ class Scan:
                     yield batch
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """The rows in batches, as `to_batches`."""
+        """The rows in batches, like `to_batches`."""
         return self.to_batches()
 
     def head(self, rows: int = 10) -> pa.Table:
-        """The first rows, `rows` at most.
+        """Return at most the first `rows` rows.
 
         >>> lake.table("shop.orders").scan(order_by="amount desc").head(5).num_rows
         1
@@ -211,7 +211,7 @@ class Scan:
         return pa.Table.from_batches(self.to_batches(), self.schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The stream as a RecordBatchReader, which DuckDB and others take as it is.
+        """The stream as a RecordBatchReader, for DuckDB and others.
 
         >>> import duckdb
         >>> rows = lake.table("shop.orders").scan().to_reader()
@@ -248,7 +248,7 @@ class Scan:
         return to_rows(self.to_arrow())
 
     def count(self) -> int:
-        """How many rows: from facts alone without `where`, else from the columns that `where` names.
+        """The number of rows: from statistics without `where`, else from the columns in `where`.
 
         >>> lake.table("shop.orders").scan(where="customer = 'ann'").count()
         1
@@ -271,32 +271,32 @@ class Scan:
         return pa.schema([hidden.get(name) or full.field(name) for name in columns], full.metadata)
 
     def _hold(self) -> Hold:
-        """Pin the version; the plan, which comes next, finds out whether it is still kept."""
+        """Pin the version; the plan, which follows, finds out whether it is still kept."""
         with TURNS:
             return self._pins.hold(self._state.id, self._state.version, check=False)
 
     def _held(self, hold: Hold) -> Iterator[pa.Table]:
-        """The rows, which `hold` protects as long as they are read."""
+        """The rows; `hold` pins the version while they are read."""
         with hold:
             try:
                 for table in TURNS.during(self._tables() if self._order is None else self._sorted(self._order)):
                     hold.check()
                     yield table
             except (NotFound, Lost) as error:
-                hold.check(ask=True)  # the reason why a file is gone, when the pin is lost
+                hold.check(ask=True)  # a lost pin explains why a file is missing
                 raise_if_erased(self._catalog, self._state, error)
                 raise
 
     def _tables(self) -> Iterator[pa.Table]:
-        """The rows, finished, in the order in which they are read."""
+        """The result rows, in the order in which they are read."""
         yield from self._committed(self._superseded())
 
     def _superseded(self) -> Mapping[int, BitMap64]:
-        """Positions of segments that do not count, beyond those of deletion vectors."""
+        """Deleted positions of segments, besides those in deletion vectors."""
         return {}
 
     def _in_memory(self) -> pa.Table | None:
-        """Rows that match and are in no segment."""
+        """Matching rows that are not in a segment."""
         return None
 
     def _in_parts(self) -> bool:
@@ -304,7 +304,7 @@ class Scan:
         return True
 
     def _sorted(self, order: Order) -> Iterator[pa.Table]:
-        """The rows in order, finished, as one table."""
+        """The ordered result rows as one table."""
         own = [field.name for field in self._state.schema.fields] if self._columns is None else self._columns
         columns = [*own, *(name for name in order.names if name not in own)]
         if self._limit and self._in_parts():
@@ -320,7 +320,7 @@ class Scan:
             yield self._finish(order.sorted(table, self._limit))
 
     def _first_rows(self, order: Order, columns: list[str], limit: int) -> list[pa.Table]:
-        """The first rows in order, and perhaps others."""
+        """The first rows in order, and possibly others."""
         planned, gone, ahead = self._planned(), self._superseded(), self._catalog.config.scan_ahead_bytes
         ranked = [(s, order.best(facts_by_field(s), s.facts.rows)) for s in planned.segments]
         late = len(columns) > len(order.names) and not self._own_hidden()
@@ -340,14 +340,14 @@ class Scan:
         return tables
 
     def _own_hidden(self) -> bool:
-        """Whether a column of the table hides where its rows are."""
+        """Whether a column of the table has the name of a hidden position column."""
         return len(hidden_names(self._state.schema, (SEGMENT, SHOWN_POSITION))) < 2
 
     def _open(self, segment: LiveSegment) -> SegmentReader:
         return open_reader(self._store, segment.facts, self._state.schema, columns=[])
 
     def _committed(self, gone: Mapping[int, BitMap64]) -> Iterator[pa.Table]:
-        """Rows of segments, less those at the positions `gone`."""
+        """Rows of segments, except those at the positions `gone`."""
         planned = self._planned()
         read = self._unit_reader(self._columns, gone, planned.positions)
         limit = self._catalog.config.scan_ahead_bytes
@@ -386,7 +386,7 @@ class Scan:
         )
 
     def _planned(self) -> Narrowed:
-        """What to read, after pruning by facts and by secondary indexes."""
+        """The plan, after pruning by statistics and by secondary indexes."""
         facts_of = frozenset() if self._order is None else frozenset((self._order.first.field_id,))
         segments = plan_segments(self._catalog, self._state, self._predicate, facts_of)
         if tested := self._hidden.tested:
@@ -409,7 +409,7 @@ def _checked_columns(columns: Sequence[str] | None, state: TableState) -> list[s
     if columns is None:
         return None
     if isinstance(columns, str):
-        raise InvalidInput(f"columns takes a list of names; write columns=[{columns!r}].")
+        raise InvalidInput(f"columns must be a list of names: use columns=[{columns!r}].")
     known = [field.name for field in state.schema.fields]
     for name in columns:
         if name not in known and not hidden_names(state.schema, [name]):
@@ -428,7 +428,7 @@ def facts_by_field(segment: LiveSegment) -> Mapping[int, ColumnFacts]:
 
 
 def raise_if_erased(catalog: CatalogBackend, state: TableState, error: Exception) -> None:
-    """Raise Erased when a file is gone because rows were erased from it: the version has another one by now."""
+    """Raise Erased if a file is missing because of an erase, which replaced it."""
     path = error.path if isinstance(error, Lost) else ""
     number = paths.segment_number(path)
     if number is None:
@@ -436,7 +436,7 @@ def raise_if_erased(catalog: CatalogBackend, state: TableState, error: Exception
     found = catalog.segments_by_number(state.id, [number], state.version).get(number)
     if found is None or found.facts.path != path.replace(".keys", ".parquet"):
         raise Erased(
-            f"Rows of {state.full_name} were erased while version {state.version} was read: read it again.",
+            f"Rows of {state.full_name} were erased while version {state.version} was being read: read it again.",
             requirement=f"segment {number}",
             expected=path,
             found=None if found is None else found.facts.path,

@@ -30,7 +30,7 @@ _FOOTERS_AT_ONCE = 8
 
 
 class TakeScan(Scan):
-    """The live rows of a version that have one of these row ids, in no order."""
+    """The live rows of a version with these row ids, unordered."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class TakeScan(Scan):
         self._wanted = distinct(row_ids)
 
     def _planned(self) -> Narrowed:
-        """Segments that may hold a row, with the positions that may: of row groups all, if row ids are stored."""
+        """Segments that may hold a row, with the possible positions: whole row groups if row ids are stored."""
         refuse_quarantined(self._catalog, self._state)
         live = self._catalog.segments(self._state.id, self._state.version, with_columns=False)
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE, thread_name_prefix="moulin-take") as threads:
@@ -60,7 +60,7 @@ class TakeScan(Scan):
         first, rows = segment.first_row_id, segment.facts.rows
         if not segment.facts.has_lineage:
             return self._between(first, first + rows) - first
-        if not len(self._between(0, first + rows)):  # it holds ids of its own and older ones
+        if not len(self._between(0, first + rows)):  # it contains new and older ids
             return self._wanted[:0]
         with open_reader(self._store, segment.facts, self._state.schema, columns=[]) as reader:
             chosen = [
@@ -74,7 +74,7 @@ class TakeScan(Scan):
         return np.concatenate([self._wanted[:0], *chosen])
 
     def _between(self, low: int, high: int) -> Integers:
-        """The wanted row ids from `low` on and before `high`."""
+        """The wanted row ids in [low, high)."""
         start, stop = np.searchsorted(self._wanted, [low, high])
         return self._wanted[start:stop]
 
@@ -84,7 +84,7 @@ class TakeScan(Scan):
 
 
 def take_rows(scan: TakeScan, row_ids: Integers, columns: Sequence[str] | None) -> pa.Table:
-    """The rows of a scan in the order of `row_ids`; ids that it did not find are left out."""
+    """The rows of a scan in the order of `row_ids`; missing ids are skipped."""
     found = scan.to_arrow()
     ids = found.column(ROW_ID).to_numpy()
     order = np.argsort(ids, kind="stable")
@@ -96,7 +96,7 @@ def take_rows(scan: TakeScan, row_ids: Integers, columns: Sequence[str] | None) 
 
 
 def checked_ids(row_ids: Any) -> Integers:
-    """Row ids as numbers; from a list, or an array of NumPy or Arrow."""
+    """Row ids as an array of integers, from a list, NumPy or Arrow."""
     if isinstance(row_ids, str | bytes) or not isinstance(row_ids, Iterable):
         raise InvalidInput(f"take needs a list of row ids, not {type(row_ids).__name__}.")
     try:
@@ -104,10 +104,10 @@ def checked_ids(row_ids: Any) -> Integers:
         if pa.types.is_null(values.type) and not len(values):
             return np.empty(0, np.int64)
         if not pa.types.is_integer(values.type) or values.null_count:
-            raise ValueError(f"they are of type {values.type}, or null")
+            raise ValueError(f"they have type {values.type}, or are null")
         return np.asarray(values.cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise InvalidInput(f"Row ids are whole numbers, as in the column _row_id: {error}.") from None
+        raise InvalidInput(f"Row ids must be integers, as in the column _row_id: {error}.") from None
 
 
 __all__ = ["TakeScan", "checked_ids", "take_rows"]

@@ -3,7 +3,7 @@
 A scan lets go of Python's lock whenever Arrow works for it, and must have it back afterwards. A thread that only runs
 Python, as one that gets rows from memory does, keeps the lock until another one has waited for 5 ms
 (`sys.getswitchinterval`), and a scan calls Arrow hundreds of times. So while one is being read, such a thread sleeps
-for a moment every now and then, and whoever waits goes on.
+for a moment from time to time, so that waiting threads run.
 """
 
 # Decisions: docs/decisions/0332

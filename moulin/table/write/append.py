@@ -19,7 +19,7 @@ from moulin.table.write.segment_writer import Inline, NumberSource, write_batche
 
 @dataclass(frozen=True, slots=True)
 class AppendPlan:
-    """What a task that appends rows must know. Sent to every task."""
+    """The plan for tasks that append rows."""
 
     store: Store
     layout: Layout

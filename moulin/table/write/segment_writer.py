@@ -33,7 +33,7 @@ NumberSource = Callable[[], int]
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """How large an append may be and be inline, and the numbers of inline segments: no file will have one."""
+    """The size limit of inline appends, and numbers for inline segments, which have no files."""
 
     most_bytes: int
     next_number: NumberSource
@@ -42,7 +42,7 @@ class Inline:
 # Row groups of keyed segments, at every level, unless the table says otherwise: a look-up of one row reads one of them.
 KEYED_GROUP_BYTES = 8 << 20
 
-# So many bytes of rows in memory, two row groups of level 1, are a bulk load.
+# Appends of at least this size in memory, two row groups of level 1, are bulk loads.
 BULK_BYTES = 2 * tuning(1).row_group_bytes
 
 _WRITERS = 4  # segments of one bulk load that are written at once, at most
@@ -59,7 +59,7 @@ def bulk_level(rows: pa.Table) -> int:
 
 
 def numbers_from(first: int, count: int) -> NumberSource:
-    """Hand out a reserved block of segment numbers."""
+    """Returns numbers from a reserved block."""
     block = iter(range(first, first + count))
     return lambda: next(block)
 

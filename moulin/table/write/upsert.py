@@ -54,7 +54,7 @@ class UpsertDraft:
         return np.concatenate(indexes)
 
     def unite(self, part: UpsertDraft, region: int) -> None:
-        """Take over another draft, whose segments are of this region."""
+        """Merge another draft, whose segments are of this region."""
         self.added += [replace(facts, region=region) for facts in part.added]
         for number, bitmap in part.positions.items():
             self.positions[number] = self.positions[number] | bitmap if number in self.positions else bitmap

@@ -32,7 +32,7 @@ _CROWDED = 4  # so many times more inline segments than there should be: their c
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a write did, and the version it is; unchanged tables keep their version."""
+    """The result of a write, and its version; unchanged tables keep their version."""
 
     version: int
     rows_added: int = 0
@@ -99,9 +99,7 @@ def prepare_delete(
 def parse_delete(where: Where, state: TableState) -> Predicate:
     """The condition of a delete, which must be given."""
     if where is None:
-        raise InvalidInput(
-            "delete_where needs a condition; to remove all rows use overwrite with none, or where='true'."
-        )
+        raise InvalidInput("delete_where needs a condition: to delete all rows, use where='true'.")
     return parse_where(where, state.schema)
 
 
@@ -163,7 +161,7 @@ def _match(
 
 
 def balanced(segments: Sequence[LiveSegment], parts: int) -> list[list[LiveSegment]]:
-    """Segments dealt out by size, the largest first, so that slices take about equally long."""
+    """Distributes segments by size, the largest first, so that slices take about equally long."""
     shares: list[list[LiveSegment]] = [[] for _ in range(min(parts, len(segments)))]
     sizes = [0] * len(shares)
     for segment in sorted(segments, key=lambda s: -s.facts.size):

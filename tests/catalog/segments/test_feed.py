@@ -162,7 +162,7 @@ def test_ranges_that_are_not_there_are_refused(catalog: Catalog) -> None:
         (now + 1, None, "does not exist yet"),
         (table.version, now + 1, "does not exist yet"),
         (now, table.version, "cannot end at the older"),
-        (table.version - 1, now, f"ask for changes since version {table.version}"),
+        (table.version - 1, now, f"read changes since version {table.version}"),
     ]:
         with pytest.raises(InvalidInput, match=message):
             catalog.state_until(table.id, since, until)
@@ -186,7 +186,7 @@ def test_what_clean_up_has_passed_is_refused_also_while_reading(
     collect(catalog)
     oldest = catalog.table_by_id(table.id).oldest_version
     assert oldest > table.version + 1
-    with pytest.raises(FailedPrecondition, match=f"oldest version to ask since is {oldest}"):
+    with pytest.raises(FailedPrecondition, match=f"oldest possible since is {oldest}"):
         next(reading)
     for net in (False, True):
         with pytest.raises(FailedPrecondition, match="were cleaned up"):

@@ -44,6 +44,23 @@ def test_a_writer_that_idles_with_the_lock_loses_it(postgres_url: str) -> None:
     other.close()
 
 
+@pytest.mark.postgres
+def test_what_can_be_made_again_does_not_wait_for_the_disk_of_postgresql(postgres_url: str) -> None:
+    name = sa.make_url(postgres_url).database
+    engine = sa.create_engine(database_url(postgres_url), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(sa.text(f'ALTER DATABASE "{name}" SET synchronous_commit TO on'))
+    engine.dispose()
+    with closing(Catalog.open(postgres_url, open_store(f"memory://{uuid.uuid4().hex}"), Config())) as catalog:
+        asked = sa.text("SHOW synchronous_commit")
+        with catalog.pool.repeatable() as connection:
+            assert connection.execute(asked).scalar() == "off"
+        with catalog.pool.unordered() as connection:
+            assert connection.execute(asked).scalar() == "on"
+        with catalog.pool.unordered() as connection:
+            connection.execute(sa.text(f'ALTER DATABASE "{name}" RESET synchronous_commit'))
+
+
 def test_a_schema_of_a_newer_version_is_refused(catalog: Catalog, tmp_path: Path) -> None:
     with catalog.pool.unordered() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.sample(4)
 NANOS = 1_000_000_000
 COLUMNS = [("id", "long", False), ("n", "long")]
 SKEWS = {"+1h": HOUR, "-1h": -HOUR, "+2d": 2 * DAY, "-2d": -2 * DAY, "+30d": 30 * DAY, "-30d": -30 * DAY}
-DISAGREE = "clocks disagree"
+DISAGREE = "clocks differ"
 
 Open = Callable[..., Lake]
 

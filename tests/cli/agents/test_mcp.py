@@ -92,6 +92,19 @@ def test_an_agent_lists_describes_and_queries(lake: Path) -> None:
     asking(lake, work)
 
 
+def test_a_table_with_deleted_rows_is_read(lake: Path) -> None:
+    """Deleted rows are numbers in a file beside the statement, which the confined connection has to reach."""
+    with moulin.connect(lake) as opened:
+        opened.table("shop.orders").flush()
+        opened.table("shop.orders").delete_where("id < 100")
+
+    async def work(session: ClientSession) -> None:
+        found = await answer(session, "query", sql="select count(*) as n, min(id) as least from shop.orders")
+        assert found["rows"] == [{"n": 400, "least": 100}]
+
+    asking(lake, work)
+
+
 def test_answers_are_bounded_in_rows_bytes_and_time(lake: Path) -> None:
     async def work(session: ClientSession) -> None:
         found = await answer(session, "query", sql="select * from shop.orders")
@@ -100,6 +113,8 @@ def test_answers_are_bounded_in_rows_bytes_and_time(lake: Path) -> None:
         assert (len(found["rows"]), found["truncated"]) == (10, True)
         found = await answer(session, "query", sql="select repeat('x', 1000) as x from shop.orders")
         assert found["truncated"]
+        wide = f"select {', '.join(f'1 as column_{number}' for number in range(1000))}"
+        assert "name fewer of them" in await refusal(session, "query", sql=wide)
         assert len(json.dumps(found["rows"])) <= 10_000
         long = "select count(*) from range(1000000000) a, range(1000000000) b where hash(a.range, b.range) = 1"
         assert "took longer than 1 seconds" in await refusal(session, "query", sql=long)

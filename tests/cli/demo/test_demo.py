@@ -15,7 +15,7 @@ from tests.cli.conftest import Run
 def test_the_tour_runs_to_its_end_and_recovers_its_lake(run: Run, tmp_path: Path) -> None:
     done = run("demo", "--folder", str(tmp_path / "tour"), "--rows", "80000")
     assert done.code == 0, done.err
-    assert "The answer is the same." in done.out
+    assert "The result is the same." in done.out
     assert "(as before)" in " ".join(done.out.split())
     assert "What to try next" in done.out
     with Lake.open(tmp_path / "tour") as lake:

@@ -89,12 +89,12 @@ def test_a_statement_that_would_change_the_lake_says_who_can(lake: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--engine", "oracle", "select 1"], "There is no engine 'oracle'"),
-        (["--engine", "duckdb", "--format", "xml", "select 1"], "There is no format 'xml'"),
+        (["--engine", "oracle", "select 1"], "Unknown engine 'oracle'"),
+        (["--engine", "duckdb", "--format", "xml", "select 1"], "Unknown format 'xml'"),
         (["--engine", "duckdb", "--safe", "select 1"], "--safe needs --engine spark"),
-        (["--engine", "duckdb", " -- nothing"], "There is no statement"),
+        (["--engine", "duckdb", " -- nothing"], "contains no statement"),
         (["--engine", "duckdb", "select 'a"], "ends inside a quote"),
-        (["--engine", "duckdb", "--output", "x", "select 1; select 2"], "the text has 2"),
+        (["--engine", "duckdb", "--output", "x", "select 1; select 2"], "there are 2"),
     ],
 )
 def test_wrong_input_is_one_sentence(lake: Run, words: list[str], said: str) -> None:

@@ -109,7 +109,7 @@ def test_metrics_are_answered_while_the_block_runs() -> None:
             assert answer.read() == b"x 1\n"
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://127.0.0.1:{port}/other")
-        with pytest.raises(Unavailable, match="cannot be listened on"), metrics_at(f"127.0.0.1:{port}", str):
+        with pytest.raises(Unavailable, match="Cannot listen on"), metrics_at(f"127.0.0.1:{port}", str):
             pass
     with pytest.raises(InvalidInput, match="host:port"), metrics_at("here", str):
         pass

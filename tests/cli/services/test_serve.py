@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from moulin.config import Config
+from moulin.errors import Unauthenticated
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
 from moulin.meta.config import ServeConfig
@@ -87,6 +88,12 @@ def test_access_tokens_are_made_listed_and_revoked(run: Run, tmp_path: Path) -> 
     assert file.authenticate(secret).name == "ci"
     assert run("access", "list", "--json").json() == [{"name": "ci", "role": "write", "expires": None}]
     assert run("access", "create", "bad", "--role", "king").code == 1
+    rotated = run("access", "rotate", "ci", "--json").json()
+    assert rotated["name"] == "ci"
+    assert file.authenticate(rotated["secret"]).name == "ci"
+    with pytest.raises(Unauthenticated):
+        file.authenticate(secret)
+    assert run("access", "rotate", "nobody").code == 1
     assert run("access", "revoke", "ci").code == 0
     assert file.tokens() == ()
 
@@ -110,7 +117,7 @@ def test_an_unknown_setting_keeps_a_server_from_starting(
 ) -> None:
     run("init")
     (tmp_path / "lake" / "moulin.toml").write_text("[serve]\nport = 1\n")
-    assert "Unknown setting 'port' of [serve]; known are: " in run("serve").err
+    assert "Unknown setting 'port' of [serve]; known settings: " in run("serve").err
     (tmp_path / "lake" / "moulin.toml").unlink()
     monkeypatch.setenv("MOULIN_PIN_SECOND", "1")
     assert "MOULIN_PIN_SECOND" in run("serve").err

@@ -27,7 +27,7 @@ def test_files_are_adopted_imported_and_moved(run: Run, tmp_path: Path) -> None:
     failed = run("table", "adopt", "shop.t", str(theirs))
     assert failed.code == 1
     assert "skip_known" in failed.err
-    assert "Left out: 2 known ones" in run("table", "adopt", "shop.t", str(theirs), "--skip-known").out
+    assert "Skipped: 2 known files" in run("table", "adopt", "shop.t", str(theirs), "--skip-known").out
     made = run("table", "import", str(theirs), "shop.imported", "--json").json()
     assert made["rows"] == 4
     moved = run("table", "move", "shop.t", "--base", "archive", "--where", "day < date '2026-01-02'", "--json").json()

@@ -73,7 +73,7 @@ def test_a_missing_branch_is_one_sentence(run: Run, lake: Path) -> None:
         assert (done.code, done.err.count("\n")) == (1, 1)
         assert "Branch 'nope' does not exist" in done.err
     assert "Branch 'nope' does not exist" in run("scan", "shop.orders@nope").err
-    assert "holds no lake" in run("db", "list", lake=Path(f"{lake}-other@exp")).err
+    assert "contains no lake" in run("db", "list", lake=Path(f"{lake}-other@exp")).err
 
 
 def test_commands_about_the_whole_lake_take_no_branch(run: Run, lake: Path) -> None:

@@ -45,7 +45,7 @@ def test_changes_are_shown(lake: Run) -> None:
 def test_an_empty_range_is_reported_and_a_wrong_one_refused(lake: Run) -> None:
     base = since(lake)
     done = lake("changes", "shop.orders", "--since", str(base + 2))
-    assert (done.code, "No row of shop.orders changed" in done.out) == (0, True)
+    assert (done.code, "No rows of shop.orders changed" in done.out) == (0, True)
     for words, message in [
         (("--since", "99"), "does not exist yet"),
         (("--since", str(base), "--limit", "-1"), "--limit must be zero or more"),

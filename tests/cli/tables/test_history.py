@@ -10,8 +10,8 @@ def test_a_history_says_where_it_begins_once_clean_up_was_there(run: Run) -> Non
         assert run(*words).code == 0
     for n in range(3):
         assert run("append", "shop.t", "-", stdin=f'{{"id": {n}}}\n').code == 0
-    assert "begins" not in run("table", "history", "shop.t").out
+    assert "starts" not in run("table", "history", "shop.t").out
     assert run("gc", "--history-keep", "0").code == 0
     shown = run("table", "history", "shop.t")
-    assert "The history begins at version 5" in shown.out
+    assert "The history starts at version 5" in shown.out
     assert len(run("table", "history", "shop.t", "--json").json()) == 1

@@ -81,8 +81,8 @@ def test_a_row_is_shown_by_its_key(stock: Run) -> None:
 @pytest.mark.parametrize(
     ("table", "key", "message"),
     [
-        ("shop.stock", "99", "has no row with the key 99"),
-        ("shop.stock", "seven", "id takes a whole number"),
+        ("shop.stock", "99", "has no row with key 99"),
+        ("shop.stock", "seven", "id must be a whole number"),
         ("shop.days", "a", "JSON array of shop, day"),
         ("shop.days", '["a"]', "JSON array of shop, day"),
         ("shop.days", '["a", "someday"]', "day takes a date"),

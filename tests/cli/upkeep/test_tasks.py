@@ -64,7 +64,7 @@ def test_tasks_are_listed_shown_released_and_deleted(run: Run, lake: Lake, addre
 
     assert run("task", "release", id_of_it, "--json", lake=address).json()["released"] is True
     assert run("task", "show", id_of_it, "--json", lake=address).json()["state"] == "waiting"
-    assert "free already" in run("task", "release", id_of_it, lake=address).out
+    assert "already free" in run("task", "release", id_of_it, lake=address).out
     assert run("task", "delete", id_of_it, "--json", lake=address).json()["deleted"] is True
     assert len(run("task", "list", "--json", lake=address).json()) == 1
 
@@ -73,7 +73,7 @@ def test_mistakes_are_told_in_a_sentence(run: Run, lake: Lake, address: Any) -> 
     for words in (["show"], ["release"], ["delete"]):
         unknown = run("task", *words, str(uuid4()), lake=address)
         assert unknown.code == 1
-        assert "There is no merge task" in unknown.err
+        assert "does not exist; it may be" in unknown.err
         assert "UUID" in run("task", *words, "seven", lake=address).err
 
 

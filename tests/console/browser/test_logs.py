@@ -125,7 +125,7 @@ def test_logs_are_searched_and_read_without_a_mistake(
     until(page, "document.querySelector('input[type=search]').value.endsWith('http.route:\"/a\"')")
     page.fill("input[type=search]", "level:loud")
     page.keyboard.press("Enter")
-    page.wait_for_selector("[role=alert]:has-text('a level is one of')")
+    page.wait_for_selector("[role=alert]:has-text('a level must be one of')")
     watched.expected.append("400")
     check_axe(page, "a search that cannot be read")
     page.fill("input[type=search]", "service:*img*")

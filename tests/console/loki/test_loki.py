@@ -7,6 +7,7 @@ import os
 import random
 import re
 import shutil
+import struct
 import subprocess
 import time
 from collections import Counter
@@ -14,11 +15,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
 
 import moulin
+from moulin.console.api.logs import MOST_TAILS
 from moulin.ingest.setup import set_up
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
@@ -26,6 +29,8 @@ from moulin.meta.roles import Role
 from moulin.pipeline.nursery.nursery import Nursery
 from tests.console.conftest import HOSTILE, Serve
 from tests.console.logs import Writer, request
+from tests.network.sockets import CLOSE, TEXT, Client, Dial
+from tests.network.sockets import dial as dial
 
 SECOND = 1_000_000_000
 SEVERITIES = {"debug": 5, "info": 9, "warn": 13, "error": 17}
@@ -249,7 +254,7 @@ def test_labels_series_volume_and_fields_are_listed(loki: httpx.Client, sent: li
         ('{a="b"', "} is missing"),
         ('{a=b}', "a text in quotes is missing"),
         ('{a~"b"}', "'~\"b\"}' is not served"),
-        ("{} | json", "json, logfmt and other stages are not served"),
+        ("{} | json", "json, logfmt and other stages are not supported"),
         ("{} | logfmt | x=1", "not served"),
         ('{} | line_format "x"', "not served"),
         ("{} | unwrap x", "not served"),
@@ -257,14 +262,17 @@ def test_labels_series_volume_and_fields_are_listed(loki: httpx.Client, sent: li
         ("quantile_over_time(0.9, {} | unwrap x [1m])", "begins with {"),
         ("rate({}[1m]) / 2", "is not served"),
         ("rate({}[1m] offset 5m)", ") is missing"),
-        ("rate({}[5])", "A duration is a number with"),
+        ("rate({}[5])", "A duration must be a number with"),
         ("rate({}[0s])", "too short"),
         ("{} |~ \"(\"", "A pattern cannot be read"),
         ("{a=~\"" + "a" * 2000 + "\"}", "A pattern has at most"),
         ("{a=~\"(a{1000}){1000}\"}", "A pattern cannot be read"),
         ("{} |= \"\\x\"", "unknown escape"),
         ("{}" + " |= \"a\"" * 60, "at most 50"),
-        ("sum(sum(rate({}[1m])))", "here is one of"),
+        ("sum(sum(rate({}[1m])))", "expected one of"),
+        ('{} |= "\\ud800"', "unknown escape"),
+        ('{} |~ "\\udfff"', "unknown escape"),
+        ('{} | http_route="\\ud800"', "unknown escape"),
     ],
 )  # fmt: skip
 def test_what_is_not_served_is_refused_with_the_reason(loki: httpx.Client, query: str, said: str) -> None:
@@ -313,6 +321,77 @@ def test_a_token_comes_as_header(logged: Lake, serve: Serve, tmp_path: Path) -> 
     assert httpx.get(base).status_code == 401
     assert httpx.get(base, headers={"authorization": f"Bearer {secret}"}).json()["data"] == ["level", "service_name"]
     assert httpx.post(base, headers={"authorization": f"Bearer {secret}"}).status_code == 403
+
+
+TAIL = "/loki/loki/api/v1/tail"
+
+
+def told(client: Client) -> list[tuple[str, str]]:
+    """The times and lines of the next message."""
+    kind, payload = client.frame()
+    while kind != TEXT:
+        kind, payload = client.frame()
+    return [tuple(value) for stream in json.loads(payload)["streams"] for value in stream["values"]]
+
+
+def test_a_tail_begins_with_the_newest_and_goes_on_with_what_comes(
+    logged: Lake, serve: Serve, sent: list[Sent], dial: Dial
+) -> None:
+    token = logged.own_catalog().ingest.rotate_token("otel", "default").plaintext
+    api = serve(logged)
+    query = quote('{service_name="cart"} |= "timed out"')
+    start = min(one.time for one in sent)
+    client = dial(api.port, f"{TAIL}?query={query}&limit=7&start={start}&delay_for=0")
+    wanted = sorted((str(one.time), one.body) for one in sent if one.service == "cart" and "timed out" in one.body)
+    assert sorted(told(client)) == wanted[-7:]
+    writer, now = Writer(logged, token, "tail"), time.time_ns()
+    writer.send(request([(now, "served"), (now + 1, "timed out at last")], service="cart"))
+    writer.send(request([(now + 2, "timed out elsewhere")], service="pay"))
+    assert told(client) == [(str(now + 1), "timed out at last")]
+    Nursery(logged, spark=False).run_once()
+    writer.send(request([(now + 3, "timed out again")], service="cart"))
+    assert told(client) == [(str(now + 3), "timed out again")], "what is committed comes once"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [("query=" + quote("rate({}[1m])"), "lines"), ("query={", "column"), ("query={}&limit=0", "limit"), ("", "column")],
+)
+def test_a_tail_that_does_not_fit_is_refused_in_words(loki: httpx.Client, dial: Dial, asked: str, said: str) -> None:
+    client = dial(int(loki.base_url.port or 0), f"{TAIL}?{asked}")
+    assert client.status == 400
+    assert said in client.body
+
+
+def test_a_tail_takes_a_token_and_a_name_of_the_server(logged: Lake, serve: Serve, tmp_path: Path, dial: Dial) -> None:
+    access = AccessFile(tmp_path / "access.toml")
+    secret = access.create("grafana", Role.READ)
+    port = serve(logged, access).port
+    path, token = f"{TAIL}?query={{}}", f"Bearer {secret}"
+    assert dial(port, path).status == 403
+    assert dial(port, path, Authorization="Bearer mlt_wrong").status == 403
+    assert dial(port, path, Authorization=token, Host="evil.example").status == 403
+    assert dial(port, path, Authorization=token, Origin="https://evil.example").status == 403
+    assert dial(port, "/loki/loki/api/v1/labels", Authorization=token).status == 403, "the one web socket"
+    client = dial(port, path, Authorization=token)
+    assert client.status == 101
+    access.revoke("grafana")
+    kind = None
+    while kind != CLOSE:
+        kind, payload = client.frame()
+    assert payload == struct.pack(">H", 1008)
+
+
+def test_tails_end_with_the_server(logged: Lake, serve: Serve, dial: Dial) -> None:
+    api = serve(logged)
+    clients = [dial(api.port, f"{TAIL}?query={{}}") for _ in range(MOST_TAILS)]
+    assert {client.status for client in clients} == {101}
+    assert dial(api.port, f"{TAIL}?query={{}}").status == 503
+    clients.pop().close()
+    assert api.server is not None
+    began = time.monotonic()
+    api.server.stop()
+    assert time.monotonic() - began < 2
 
 
 @pytest.fixture(scope="session")
@@ -367,3 +446,14 @@ def test_logcli_reads_lines_counts_labels_and_series(
     found = json.loads(run("query", *within, "--step=60s", "sum(count_over_time({}[1m]))"))
     assert sum(int(value) for _, value in found[0]["values"]) > 300
     assert json.loads(run("volume", *within, "{}"))
+    token = logged.own_catalog().ingest.rotate_token("otel", "default").plaintext
+    words = [logcli, f"--addr={address}", f"--bearer-token={secret}", "--quiet", "query", "--tail", "--output=jsonl"]
+    with subprocess.Popen([*words, '{service_name="cart"} |= "tailed"'], stdout=subprocess.PIPE, text=True) as tail:
+        writer = Writer(logged, token, "tail")
+        for number in range(3):
+            time.sleep(2)
+            writer.send(request([(time.time_ns(), f"tailed {number}")], service="cart"))
+        assert tail.stdout is not None
+        lines = [json.loads(tail.stdout.readline())["line"] for _ in range(3)]
+        tail.terminate()
+    assert lines == ["tailed 0", "tailed 1", "tailed 2"]

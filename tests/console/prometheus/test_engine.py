@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from moulin.console.prometheus import engine
 from moulin.console.prometheus.engine import Engine
 from moulin.console.prometheus.promql import Matcher, parse
 from moulin.console.prometheus.samples import Samples, holds_all
 from moulin.console.prometheus.vectors import Vector
-from moulin.errors import InvalidInput
+from moulin.errors import InvalidInput, Unavailable
 
 REFEREE = Path(__file__).parent / "referee"
 BEGIN = 1_700_000_000_000
@@ -284,3 +285,31 @@ def test_prometheus_own_engine_answers_alike(referee: str, seed: int) -> None:
         assert got.keys() == expected.keys(), question
         for labels, values in expected.items():
             assert got[labels] == pytest.approx(values, rel=1e-9, abs=1e-9, nan_ok=True), (question, labels)
+
+
+def test_a_query_can_be_stopped_while_it_computes() -> None:
+    """A quantile of its own for each step took a pass over all steps each, with the time limit unasked."""
+    lines = [
+        {"labels": {"__name__": "took_bucket", "le": bound}, "samples": [(n * 1000, n * weight) for n in range(1100)]}
+        for bound, weight in (("1", 1.0), ("+Inf", 2.0))
+    ]
+    held = samples_of([{**one, "stale": []} for one in lines])
+    steps = np.arange(0, 1_000_000, 100, dtype=np.int64)
+    asked = 0
+
+    def go_on() -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 20:
+            raise Unavailable("stopped")
+
+    with pytest.raises(Unavailable, match="stopped"):
+        Engine(steps, reading(held), go_on).run(parse("histogram_quantile(time() / 1000, took_bucket)"))
+
+
+def test_the_values_of_all_selectors_of_a_query_have_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "MOST_VALUES", 50)
+    held = samples_of([{"labels": {"__name__": "up"}, "samples": [(n * 1000, 1.0) for n in range(30)], "stale": []}])
+    assert len(ours(held, "up + up", 0, 20_000, 1000)) == 1
+    with pytest.raises(InvalidInput, match="too many series for its steps"):
+        ours(held, "up + (up + up)", 0, 20_000, 1000)

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 import moulin
+from moulin.console.prometheus import app as routes
 from moulin.console.prometheus.samples import base_name
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
@@ -232,6 +233,16 @@ def test_hostile_labels_and_patterns_are_answered_or_refused(client: httpx.Clien
             raw = b"heat_ratio{room" + operator.encode() + b'"' + quoted + b'"}'
             query = "".join(f"%{one:02x}" for one in raw)
             assert client.get(f"/query?query={query}&time={at}").status_code in (200, 400), text
+
+
+def test_an_answer_has_a_limit(client: httpx.Client, begin: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each value of an answer is a text: twenty million of them took gigabytes of the server."""
+    monkeypatch.setattr(routes, "MOST_ANSWERED", 30)
+    start = begin // SECOND + 300
+    asked = {"query": "{__name__=~'.+'}", "start": start, "end": start + 10, "step": "1s"}
+    answer = client.get("/query_range", params=asked)
+    assert (answer.status_code, answer.json()["errorType"]) == (400, "bad_data")
+    assert client.get("/query_range", params=asked | {"query": "count({__name__=~'.+'})"}).status_code == 200
 
 
 def test_a_token_comes_as_header(measured: tuple[Lake, Any], serve: Serve, tmp_path: Path) -> None:

@@ -36,8 +36,9 @@ from moulin.formats.segment.writer import (
     tuning,
 )
 from moulin.model.facts import ColumnFacts
+from moulin.model.file_settings import FileSettings
 from moulin.model.layout.bounds import bound_from_bytes, bound_to_bytes, truncate_lower, truncate_upper
-from moulin.model.schema.arrow import arrow_schema
+from moulin.model.schema.arrow import STORED_POSITION, arrow_schema
 from moulin.model.schema.single_value import unscaled_to_decimal
 from moulin.model.schema.values import (
     BinaryType,
@@ -347,7 +348,7 @@ def test_each_level_has_its_encodings_row_groups_and_pages(level: int, rows: int
         assert chunk.has_offset_index, path
         assert chunk.has_column_index, path
         assert chunk.statistics.has_min_max, path
-        assert chunk.compression == ("UNCOMPRESSED" if level == 0 else "ZSTD")
+        assert chunk.compression == ("UNCOMPRESSED" if level == 0 or path == "value" else "ZSTD"), path
         pages = [page for page in page_headers(data, chunk) if page.kind == 0]
         assert all(page.crc is not None for page in pages)
         # Pages end at the first batch of values past the target, or at 20 000 rows; only the last may be short.
@@ -723,3 +724,49 @@ def test_a_column_with_a_huge_value_has_no_bounds() -> None:
     table = pa.table([["a" * 5000, "b"]], schema=arrow_schema(schema))
     (facts,) = write(table, schema, 1)[1].columns
     assert (facts.values, facts.nulls, facts.lower, facts.upper) == (2, 0, None, None)
+
+
+def floats_of(**columns: Any) -> tuple[Schema, pa.Table]:
+    fields = [NestedField(at, name, DoubleType(), required=False) for at, name in enumerate(columns, 1)]
+    schema = Schema(*fields)
+    return schema, pa.table(columns, schema=arrow_schema(schema))
+
+
+def test_floats_that_hardly_compress_are_left_as_they_are() -> None:
+    chosen = np.random.default_rng(1)
+    schema, table = floats_of(
+        noise=chosen.normal(size=20_000),
+        grown=1e6 + np.arange(20_000) / 7,
+        holes=[None if at % 3 else float(value) for at, value in enumerate(chosen.normal(size=20_000))],
+        few=chosen.integers(0, 50, 20_000).astype(float),
+    )
+    data, written = write(table, schema, 1)
+    group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+    codecs = {group.column(at).path_in_schema: group.column(at).compression for at in range(group.num_columns)}
+    assert codecs["noise"] == codecs["holes"] == "UNCOMPRESSED"
+    assert codecs["grown"] == codecs["few"] == "ZSTD"
+    assert "BYTE_STREAM_SPLIT" in group.column(0).encodings
+    assert SegmentReader(pa.BufferReader(data), schema).table().equals(table)
+    assert pq.read_table(pa.BufferReader(data)).drop_columns([STORED_POSITION]).equals(table)
+    assert facts_of(written)[1].size > 8 * 20_000
+
+
+@pytest.mark.parametrize("codec", ["zstd", "snappy"])
+def test_a_codec_that_a_table_chose_is_that_of_all_columns(codec: str) -> None:
+    schema, table = floats_of(noise=np.random.default_rng(1).normal(size=20_000))
+    data, _ = write(table, schema, 1, settings=FileSettings(codec=codec))
+    group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+    assert {group.column(at).compression for at in range(group.num_columns)} == {codec.upper()}
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.floats(width=64) | st.none(), min_size=1, max_size=50), st.integers(1, 200))
+def test_floats_come_back_bit_by_bit_however_they_are_stored(values: list[float | None], times: int) -> None:
+    noise = np.random.default_rng(times).normal(size=len(values) * times)
+    schema, table = floats_of(values=pa.array(values * times, pa.float64()), noise=noise)
+    data, _ = write(table, schema, 1)
+    found = SegmentReader(pa.BufferReader(data), schema).table()
+    for name in table.column_names:
+        ours, theirs = table.column(name).combine_chunks(), found.column(name).combine_chunks()
+        assert ours.is_valid().equals(theirs.is_valid())
+        assert ours.drop_null().view(pa.int64()).equals(theirs.drop_null().view(pa.int64()))

@@ -312,5 +312,5 @@ def test_a_ref_is_checked_where_it_is_committed(lake: Lake, orders: Table) -> No
     wrong = [json.dumps({"version": 1, "type": "fork"}), json.dumps({"version": "1", "type": "tag"})]
     for text in ("{}", "no JSON", *wrong):
         change = SettingChange(orders.id, orders.state().version, SetProperties({"moulin.ref.x": text}))
-        with pytest.raises(InvalidInput, match="named version"):
+        with pytest.raises(InvalidInput, match="valid tag"):
             lake.context.committer.commit([change])

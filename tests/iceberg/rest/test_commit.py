@@ -374,7 +374,10 @@ def test_defaults_are_taken_and_encryption_keys_are_refused(client: Client, lake
     metadata = client.post("/namespaces/shop/tables", json=made).json()["metadata"]
     assert metadata["schemas"][0]["fields"] == [column]
     key = {"action": "add-encryption-key", "encryption-key": {"key-id": "a", "encrypted-key-metadata": "eA=="}}
-    assert "add-encryption-key" in error(commit(client, [key]), 400, "BadRequestException")
+    assert "keeps no encryption keys" in error(commit(client, [key]), 400, "BadRequestException")
+    encrypted = {**made, "name": "v", "properties": {"encryption.key-id": "k"}}
+    said = error(client.post("/namespaces/shop/tables", json=encrypted), 400, "BadRequestException")
+    assert "Property 'encryption.key-id' is not taken" in said
 
 
 def test_comments_and_write_defaults_of_columns_are_changed(client: Client, lake: Lake) -> None:

@@ -222,6 +222,21 @@ def test_properties_of_snapshots_are_kept(lake: Lake, catalog: Any) -> None:
     assert _ours(lake) == [2, 3]
 
 
+def test_an_erase_takes_the_partitions_that_a_snapshot_names(lake: Lake, catalog: Any) -> None:
+    spec = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "name"))
+    table = catalog.create_table(
+        "shop.t", SCHEMA, partition_spec=spec, properties={"write.summary.partition-limit": "10"}
+    )
+    table.append(_rows(1, 2), snapshot_properties={"job": "nightly"})
+    assert "iceberg.partitions.name=n1" in lake.table("shop.t").history()[0].summary
+    lake.table("shop.t").erase("name = 'n1'")
+    (mine,) = (one.summary for one in lake.table("shop.t").history() if "iceberg.job" in one.summary)
+    assert not [key for key in mine if "partitions." in key]
+    lake.own_catalog().publisher.publish()
+    holding = [info.path for info in lake.store.list() if b"name=n1" in lake.store.get(info.path)]
+    assert holding == []
+
+
 def test_two_clients_that_hammer_one_table_lose_and_double_nothing(lake: Lake, catalog: Any) -> None:
     """Each is told 409 over and over by what the other does, and no append is lost or made twice."""
     many = {"commit.retry.num-retries": "50", "commit.retry.min-wait-ms": "5", "commit.retry.max-wait-ms": "50"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,16 +39,24 @@ def _checked(lake: Lake) -> Verification:
     return verify(lake.context, lake.table("shop.t").state())
 
 
-def _append(lake: Lake, edit: Callable[[dict[str, Any]], None] | None = None, **record: Any) -> Any:
-    """pyiceberg's append of ROWS, with changes of what its manifest says of the file."""
+def _append(
+    lake: Lake,
+    edit: Callable[[dict[str, Any]], None] | None = None,
+    name: str = "t",
+    rows: pa.Table = ROWS,
+    snapshot: dict[str, Any] | None = None,
+    **record: Any,
+) -> Any:
+    """pyiceberg's append of rows, with changes of what its snapshot, and its manifest of the file, say."""
     with served(lake) as address, Client(address) as client:
-        table = pyiceberg_catalog(address).load_table("shop.t")
+        table = pyiceberg_catalog(address).load_table(f"shop.{name}")
         transaction = table.transaction()
-        transaction.append(ROWS)
+        transaction.append(rows)
         updates = [json.loads(one.model_dump_json(by_alias=True)) for one in transaction._updates]
         requirements = [json.loads(one.model_dump_json(by_alias=True)) for one in transaction._requirements]
-        snapshot = next(one["snapshot"] for one in updates if one["action"] == "add-snapshot")
-        listed, _ = read_avro(Path(snapshot["manifest-list"].removeprefix("file://")).read_bytes(), "")
+        made = next(one["snapshot"] for one in updates if one["action"] == "add-snapshot")
+        made |= snapshot or {}
+        listed, _ = read_avro(Path(made["manifest-list"].removeprefix("file://")).read_bytes(), "")
         manifest = Path(
             next(one for one in listed if one["added_files_count"])["manifest_path"].removeprefix("file://")
         )
@@ -59,7 +68,7 @@ def _append(lake: Lake, edit: Callable[[dict[str, Any]], None] | None = None, **
         kept = {key: value for key, value in header.items() if not key.startswith("avro.")}
         manifest.write_bytes(write_avro(json.loads(header["avro.schema"]), records, kept))
         sent = {"requirements": requirements, "updates": updates}
-        return client.post("/namespaces/shop/tables/t", json=sent)
+        return client.post(f"/namespaces/shop/tables/{name}", json=sent)
 
 
 def _stray(tmp_path: Path, lake: Lake) -> Path:
@@ -132,9 +141,28 @@ def _high_bound(record: dict[str, Any]) -> None:
             one["value"] = (2).to_bytes(8, "little")
 
 
+def _wide_bounds(record: dict[str, Any]) -> None:
+    """A bound that is right, and none that a footer has."""
+    for one in record["upper_bounds"]:
+        if one["key"] == 2:
+            one["value"] = b"zz"
+
+
+def _short_bounds(record: dict[str, Any]) -> None:
+    """Bounds of one letter, as if they had been cut, between which no name lies."""
+    for name in ("lower_bounds", "upper_bounds"):
+        for one in record[name]:
+            if one["key"] == 2:
+                one["value"] = b"z"
+
+
 @pytest.mark.parametrize(
     ("edit", "reason"),
-    [(_no_nulls, "values or nulls of its column name"), (_high_bound, "lower bound of its column id")],
+    [
+        (_no_nulls, "values or nulls of its column name"),
+        (_high_bound, "lower bound of its column id"),
+        (_short_bounds, "lower bound of its column name"),
+    ],
 )
 def test_a_manifest_that_lied_is_found_and_reads_refuse(lake: Lake, edit: Any, reason: str) -> None:
     assert _append(lake, edit).status_code == 200
@@ -148,6 +176,25 @@ def test_a_manifest_that_lied_is_found_and_reads_refuse(lake: Lake, edit: Any, r
         read = pyiceberg_catalog(address).load_table("shop.t")
         read.overwrite(ROWS)
     assert lake.table("shop.t").scan().to_arrow().num_rows == 3
+
+
+def _few_nans(record: dict[str, Any]) -> None:
+    record["nan_value_counts"] = [{"key": 1, "value": 0}]
+
+
+def _low_bound(record: dict[str, Any]) -> None:
+    record["upper_bounds"] = [{"key": 1, "value": struct.pack("<d", 1.0)}]
+
+
+@pytest.mark.parametrize(("edit", "reason"), [(_few_nans, "number of NaNs"), (_low_bound, "upper bound")])
+def test_lies_about_floats_are_found_though_their_footers_say_nothing(lake: Lake, edit: Any, reason: str) -> None:
+    lake.create_table("shop.f", [("x", "double")], properties={"format-version": "2"})
+    rows = pa.table({"x": [1.0, 2.0, float("nan")]})
+    assert _append(lake, name="f", rows=rows).status_code == 200
+    assert verify(lake.context, lake.table("shop.f").state()) == Verification(1, {})
+    assert _append(lake, edit, name="f", rows=rows).status_code == 200
+    ((_, found),) = verify(lake.context, lake.table("shop.f").state()).problems.items()
+    assert f"{reason} of its column x" in found
 
 
 def test_a_wrong_count_of_rows_is_found_when_the_file_is_opened(lake: Lake, tmp_path: Path) -> None:
@@ -167,6 +214,12 @@ def test_bounds_that_cannot_be_read_are_refused_at_once(lake: Lake) -> None:
     assert lake.table("shop.t").scan().to_arrow().num_rows == 0
 
 
+@pytest.mark.parametrize("verify", ["all", "manifest"])
+def test_files_that_an_engine_encrypted_are_refused(lake: Lake, verify: str) -> None:
+    lake.table("shop.t").set_properties({"moulin.verify": verify})
+    assert "is encrypted" in error(_append(lake, key_metadata=b"k"), 400, "BadRequestException")
+
+
 def test_with_all_a_manifest_that_lies_is_refused(lake: Lake) -> None:
     lake.table("shop.t").set_properties({"moulin.verify": "all"})
     error(_append(lake, record_count=4), 400, "BadRequestException")
@@ -183,6 +236,41 @@ def test_with_sample_the_first_file_of_a_commit_is_read(lake: Lake, tmp_path: Pa
     assert lake.table("shop.t").scan().to_arrow().num_rows == 3
 
 
+def _as(engine: str, version: str) -> dict[str, dict[str, str]]:
+    return {"summary": {"operation": "append", "engine-name": engine, "engine-version": version}}
+
+
+def test_a_writer_is_read_until_its_files_were_right_once(lake: Lake) -> None:
+    table = lake.table("shop.t")
+    table.set_properties({"moulin.verify": "new-writers"})
+    error(_append(lake, record_count=4), 400, "BadRequestException")
+    assert _append(lake).status_code == 200
+    assert _checked(lake) == Verification(), "it was read at its commit"
+    assert _append(lake, _short_bounds).status_code == 200, "it is known now, and believed"
+    ((_, found),) = _checked(lake).problems.items()
+    assert "lower bound" in found
+
+
+def test_another_engine_release_or_column_is_a_new_writer(lake: Lake) -> None:
+    table = lake.table("shop.t")
+    table.set_properties({"moulin.verify": "new-writers"})
+    for release in ("1", "2"):
+        error(_append(lake, snapshot=_as("spark", release), record_count=4), 400, "BadRequestException")
+        assert _append(lake, snapshot=_as("spark", release)).status_code == 200
+        assert _append(lake, _wide_bounds, snapshot=_as("spark", release)).status_code == 200
+    table.add_column("more", "string")
+    error(_append(lake, snapshot=_as("spark", "2"), record_count=4), 400, "BadRequestException")
+
+
+def test_no_writer_is_known_any_more_when_one_proves_wrong(lake: Lake) -> None:
+    lake.table("shop.t").set_properties({"moulin.verify": "new-writers"})
+    for engine in ("spark", "flink"):
+        assert _append(lake, snapshot=_as(engine, "1")).status_code == 200
+    assert _append(lake, _short_bounds, snapshot=_as("spark", "1")).status_code == 200
+    assert _checked(lake).problems
+    error(_append(lake, snapshot=_as("flink", "1"), record_count=4), 400, "BadRequestException")
+
+
 def test_files_outside_of_every_base_path_are_refused(lake: Lake, tmp_path: Path) -> None:
     said = error(_append(lake, file_path=str(tmp_path / "x.parquet")), 400, "BadRequestException")
     assert "does not lie below" in said
@@ -195,7 +283,7 @@ def test_an_engine_cannot_say_how_it_is_trusted(lake: Lake) -> None:
         assert "is the lake's to set" in error(
             client.post("/namespaces/shop/tables/t", json=sent), 400, "BadRequestException"
         )
-    with pytest.raises(InvalidInput, match="one of all, sample, manifest"):
+    with pytest.raises(InvalidInput, match="one of all, new-writers, sample, manifest"):
         lake.table("shop.t").set_properties({"moulin.verify": "never"})
 
 

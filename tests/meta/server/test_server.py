@@ -176,7 +176,7 @@ def test_a_stopping_server_finishes_what_runs_and_takes_nothing_new(lake: Lake) 
 def test_a_port_that_is_taken_is_refused(lake: Lake) -> None:
     server = build_server(lake, LOOPBACK).start()
     try:
-        with pytest.raises(Unavailable, match="cannot be listened on"):
+        with pytest.raises(Unavailable, match="Cannot listen on"):
             build_server(lake, ServeConfig(bind=server.address))
     finally:
         server.stop(0)

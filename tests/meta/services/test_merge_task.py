@@ -154,7 +154,7 @@ def test_a_late_worker_is_fenced(shop: Shop) -> None:
     with refused(grpc.StatusCode.FAILED_PRECONDITION, "taken over"):
         fail(shop, first)
     assert shop.complete(second).WhichOneof("result") == "success"
-    assert "done already" in shop.tasks.CompleteSegmentMergeTask(late).error.message
+    assert "already completed" in shop.tasks.CompleteSegmentMergeTask(late).error.message
     assert len(shop.ids()) == 8
 
 
@@ -228,7 +228,7 @@ def test_tasks_of_dropped_tables_and_of_gone_inputs_are_not_handed_out(shop: Sho
     task = shop.claim()
     assert len(task.segments) == 2, "the segment that is gone is left out"
     shop.table.overwrite([])
-    assert "lost a race" in shop.complete(task).error.message
+    assert "conflicts with another commit" in shop.complete(task).error.message
     assert shop.ids() == []
 
 

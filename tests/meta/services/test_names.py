@@ -159,6 +159,6 @@ def test_a_table_that_python_could_not_make_is_refused(site: Site, lie: Any) -> 
 
 
 def test_one_request_cannot_use_up_the_segment_numbers(site: Site) -> None:
-    with refused(INVALID, "handed out at once"):
+    with refused(INVALID, "reserved at once"):
         site.stub.ReserveSegments(pb.ReserveSegmentsRequest(count=2**62))
     assert site.stub.ReserveSegments(pb.ReserveSegmentsRequest(count=5)).first > 0

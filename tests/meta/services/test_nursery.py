@@ -361,7 +361,7 @@ def test_a_segment_number_that_was_never_handed_out_is_refused(api: Api) -> None
     segment.data_file.path, segment.data_file.number = f"{folder}/{segment.cloud_object_key.key}", 9_000_000
     api.live.lake.store.put(segment.data_file.path, bytes(100))
     merge = pb.MergeRegistration(segment=segment, stream_offsets=[api.offset(stream_id, table_id, -1, 1)])
-    with refused(StatusCode.INVALID_ARGUMENT, "handed out"):
+    with refused(StatusCode.INVALID_ARGUMENT, "allocated"):
         api.RegisterMergedSegments(database_id=database_id, merges=[merge], register_request_id=name("r"))
     for bad in (0, -1, 1 << 30):
         with refused(StatusCode.INVALID_ARGUMENT):

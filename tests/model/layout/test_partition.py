@@ -134,7 +134,7 @@ def test_a_column_of_the_same_name_but_another_id_is_another_field() -> None:
         ("dya(ts)", InvalidInput, "Unknown transform 'dya'.*Did you mean 'day'.*Known ones: identity"),
         ("day(tz)", NotFound, "no column 'tz'"),
         ("regoin", NotFound, "Did you mean 'region'"),
-        ("day(4, ts)", InvalidInput, "takes a column alone"),
+        ("day(4, ts)", InvalidInput, "takes only a column"),
         ("bucket(id)", InvalidInput, "takes a number and a column"),
         ("bucket(0, id)", InvalidInput, "must be 1 to 2147483647"),
         ("bucket(4294967296, id)", InvalidInput, "must be 1 to 2147483647"),
@@ -161,7 +161,7 @@ def test_redundant_fields_are_refused(both: list[str]) -> None:
 
 
 def test_text_in_place_of_a_list_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"write \['region'\]"):
+    with pytest.raises(InvalidInput, match=r"use \['region'\]"):
         parse_spec("region", SCHEMA)
 
 
@@ -378,7 +378,7 @@ def test_a_spec_of_somebody_else_is_taken_with_its_valid_ids_and_names() -> None
     assert (renamed.spec_id, last_id, [field.name for field in renamed.fields]) == (1, 1007, ["shard", "where"])
     assert adopt((1001, "again", "id"))[0].fields[0].field_id == 1001, "a field that was there, under a new id"
     for wrong, reason in (
-        ([(1000, "x", "region")], "of another one"),
+        ([(1000, "x", "region")], "of another field"),
         ([(999, "x", "region")], "above 1000"),
         ([(1001, "x", "region"), (1001, "y", "name")], "above 1000"),
         ([(1001, "x", "region"), (1002, "x", "name")], "given twice"),

@@ -76,9 +76,9 @@ def test_no_fields_is_unsorted() -> None:
         (["at"], InvalidInput, "cannot be sorted by at"),
         (["tags.element"], InvalidInput, "list or map"),
         (["n", "n desc"], InvalidInput, "names column n twice"),
-        (["  "], InvalidInput, "A sort field is text"),
+        (["  "], InvalidInput, "A sort field must be text"),
         ([5], InvalidInput, "not 5"),
-        ("ts", InvalidInput, r"write \['ts'\]"),
+        ("ts", InvalidInput, r"use \['ts'\]"),
     ],
 )
 def test_impossible_sort_fields_are_refused(fields: Any, error: type[Exception], reason: str) -> None:

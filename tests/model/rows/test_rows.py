@@ -99,7 +99,7 @@ def test_data_without_rows_gives_none(data: object) -> None:
     ids=lambda data: repr(data) if isinstance(data, str | bytes | int | list | dict) else type(data).__name__,
 )
 def test_what_is_not_rows_is_refused(data: object) -> None:
-    with pytest.raises(InvalidInput, match=r"give an Arrow table|must be a list or array"):
+    with pytest.raises(InvalidInput, match=r"use an Arrow table|must be a list or array"):
         collect(data)
 
 
@@ -188,7 +188,7 @@ LOSSES: list[tuple[str, pa.Array, str]] = [
     ("int", pa.array([1, 2**31]), "row 1.*column c.*does not fit type int.*The value is 2147483648"),
     ("int", pa.array([1, 1.5]), "row 1.*1.5"),
     ("long", pa.array([1, 2**63], pa.uint64()), "row 1.*9223372036854775808"),
-    ("float", pa.array([0.5, 0.1]), "row 1.*cannot hold it exactly.*0.1"),
+    ("float", pa.array([0.5, 0.1]), "row 1.*cannot represent it exactly.*0.1"),
     ("float", pa.array([0.5, 2**24 + 1]), "row 1.*16777217"),
     ("double", pa.array([1, 2**53 + 1]), "row 1"),
     ("decimal(4, 2)", pa.array([1, 100]), "row 1.*100"),
@@ -251,7 +251,7 @@ def test_columns_are_matched_by_name() -> None:
         to_batches(pa.table([[1], [2]], names=["id", "id"]), SIMPLE)
     with pytest.raises(InvalidInput, match="Column id is required, but the data does not have it"):
         to_batches(pa.table({"name": ["x"]}), SIMPLE)
-    with pytest.raises(InvalidInput, match="not of one length: id has 2, name has 1"):
+    with pytest.raises(InvalidInput, match="different lengths: id has 2, name has 1"):
         to_batches({"id": [1, 2], "name": ["x"]}, SIMPLE)
     with pytest.raises(InvalidInput, match="Row 1 is not a dict"):
         collect([{"id": 1}, (2, "x", None)])

@@ -86,7 +86,7 @@ def test_types_are_read_from_text(text: str, expected: str) -> None:
         ("struct<a: int, A: long>", "twice but for case: 'a' and 'A'"),
         ("struct<_row_id: int>", "reserved"),
         ("list<" * 5000, "deeper than 32"),
-        (None, "not as NoneType"),
+        (None, "not NoneType"),
     ],
 )
 def test_unknown_types_are_refused(text: Any, reason: str) -> None:
@@ -120,7 +120,7 @@ def test_a_key_makes_its_columns_required_and_keeps_its_order() -> None:
         (["a", "a"], "'a' twice"),
         (["d"], "type double cannot be part"),
         (["s"], "cannot be part of a primary key"),
-        ("a", r"write \['a'\]"),
+        ("a", r"use \['a'\]"),
     ],
 )
 def test_impossible_keys_are_refused(key: Any, reason: str) -> None:

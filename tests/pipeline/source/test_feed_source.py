@@ -126,12 +126,12 @@ def test_wrong_ranges_stop_a_batch(changed: Table, lake: Lake) -> None:
     columns = MoulinSource(options(lake, changes_since=changed.version)).schema()
     for more, message in [
         ({"changes_since": changed.version + 5}, "does not exist yet"),
-        ({"changes_since": "now"}, "is for readStream"),
-        ({"changes_since": changed.version, "max_versions_per_batch": 2}, "is for readStream"),
+        ({"changes_since": "now"}, "is only for readStream"),
+        ({"changes_since": changed.version, "max_versions_per_batch": 2}, "is only for readStream"),
     ]:
         with pytest.raises(InvalidInput, match=message):
             MoulinSource(options(lake, **more)).reader(columns)
-    with pytest.raises(InvalidInput, match="are for reading"):
+    with pytest.raises(InvalidInput, match="are only for reading"):
         MoulinSource(options(lake, changes_since=1)).writer(columns, False)
 
 
@@ -189,7 +189,7 @@ def test_a_stream_is_refused_where_it_would_miss_something(orders: Table, rows: 
     columns = MoulinSource(options(lake, changes_since=orders.version)).schema()
     with pytest.raises(InvalidInput, match="readStream reads changes"):
         MoulinSource(options(lake)).streamReader(columns)
-    with pytest.raises(InvalidInput, match="no end to compare"):
+    with pytest.raises(InvalidInput, match="only for read"):
         MoulinSource(options(lake, changes_since=1, changes_until=2)).streamReader(columns)
     reader = stream_reader(lake, changes_since=orders.version)
     start = reader.initialOffset()
@@ -203,7 +203,7 @@ def test_a_stream_is_refused_where_it_would_miss_something(orders: Table, rows: 
     collect(lake.catalog, history_keep=0)
     assert orders.state().oldest_version > start["version"]
     for call in (lambda: reader.latestOffset(start, ReadAllAvailable()), lambda: reader.partitions(start, end)):
-        with pytest.raises(FailedPrecondition, match="oldest version to ask since"):
+        with pytest.raises(FailedPrecondition, match="oldest possible since"):
             call()
     start = {**start, "version": orders.version}
     orders.rename_column("amount", "price")
@@ -260,7 +260,7 @@ def test_a_stream_goes_on_where_it_stopped(
     with lake.catalog.pool.unordered() as connection:  # Spark kills the process that pinned; its pins would run out
         connection.execute(s.pins.delete())
     collect(lake.catalog, history_keep=0)
-    with pytest.raises(Exception, match="oldest version to ask since"):
+    with pytest.raises(Exception, match="oldest possible since"):
         run_stream(frame, tmp_path / "checkpoint")
 
 

@@ -134,10 +134,10 @@ def test_files_that_indexes_rule_out_are_not_read_by_spark(lake: Lake, spark: Sp
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("explain delete from shop.orders", "EXPLAIN explains queries"),
+        ("explain delete from shop.orders", "EXPLAIN works only for queries"),
         ("   ", "text of a query"),
         ("describe detail shop.orders", "DESCRIBE EXTENDED"),
-        ("explain -- x\n create table shop.x (id long)", "EXPLAIN explains queries"),
+        ("explain -- x\n create table shop.x (id long)", "EXPLAIN works only for queries"),
         ("reorg table shop.orders apply (purge)", "OPTIMIZE"),
         ("cache table shop.orders", "lake.sql(...).cache()"),
         ("uncache table shop.orders", ".unpersist()"),
@@ -181,16 +181,16 @@ def test_tables_may_have_the_names_of_statements(catalyst: Catalyst) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("with t as (select 1) insert into shop.orders select * from t", "run it by itself"),
-        ("with t as (select 1) delete from shop.orders", "run it by itself"),
-        ("explain with t as (select 1) insert into shop.orders select * from t", "run it by itself"),
-        ("from shop.orders insert into shop.x select *", "run it by itself"),
+        ("with t as (select 1) insert into shop.orders select * from t", "run it separately"),
+        ("with t as (select 1) delete from shop.orders", "run it separately"),
+        ("explain with t as (select 1) insert into shop.orders select * from t", "run it separately"),
+        ("from shop.orders insert into shop.x select *", "run it separately"),
         (
             "from shop.orders insert into shop.x select * insert into shop.y select *",
-            "run it by itself",
+            "run it separately",
         ),
         ("show functions", "lake.spark().sql"),
-        ("select * from table_changes('shop.orders')", "name both"),
+        ("select * from table_changes('shop.orders')", "must be called as"),
         ("select * from table_changes('orders', 1)", "database.table"),
         ("select * from table_changes('shop.orders.history', 1)", "database.table"),
         ("select * from table_changes('shop.orders', 1, 2, 3)", "each once"),
@@ -203,8 +203,8 @@ def test_tables_may_have_the_names_of_statements(catalyst: Catalyst) -> None:
         ("select * from identifier((select max(name) from shop.names))", "no sub-query"),
         ("select * from identifier(nothing)", "identifier takes an expression"),
         ("select * from stream shop.orders", "does not stream"),
-        ("select * from shop.orders with (mergeSchema = true)", "takes no options"),
-        ("select * from shop.orders changes from version 1 to version 2", "does not know a clause"),
+        ("select * from shop.orders with (mergeSchema = true)", "cannot have options"),
+        ("select * from shop.orders changes from version 1 to version 2", "does not support a clause"),
     ],
 )
 def test_what_is_not_understood_is_refused_with_what_to_do(catalyst: Catalyst, text: str, message: str) -> None:

@@ -125,7 +125,7 @@ def test_columns_are_those_of_when_it_was_made(lake: Lake, orders: Table, rows: 
         ("select * from temporary_orders", "tables of the lake alone"),
         ("select * from global_temp.orders", "tables of the lake alone"),
         ("select * from parquet.`/tmp/x.parquet`", "tables of the lake alone"),
-        ("select own_function(id) as x from shop.orders", "functions that Spark documents"),
+        ("select own_function(id) as x from shop.orders", "documented Spark functions"),
         ("select reflect('java.lang.System', 'getProperty', 'user.home') as x", "cannot call reflect"),
         ("select current_user() as u", "cannot call current_user"),
         ("select _metadata.file_path as f from shop.orders", "_metadata"),
@@ -138,9 +138,9 @@ def test_columns_are_those_of_when_it_was_made(lake: Lake, orders: Table, rows: 
         ("select interval 1 day as a", "type"),
         ("select nothing from shop.orders", "nothing"),
         ("select 1 as a from", "refuses"),
-        ("describe shop.orders", "made of a query"),
-        ("explain select 1 as a", "made of a query"),
-        ("drop table shop.orders", "made of a query"),
+        ("describe shop.orders", "needs a query"),
+        ("explain select 1 as a", "needs a query"),
+        ("drop table shop.orders", "needs a query"),
         ("insert into shop.orders select * from shop.orders", "cannot have InsertInto"),
         ("", "refuses"),
     ],
@@ -272,9 +272,9 @@ def test_a_text_for_another_engine_is_translated_and_checked(lake: Lake, orders:
 def test_a_text_that_does_not_translate_says_for_whom_it_is(lake: Lake, orders: Table) -> None:
     plant_version(lake, "v", Representation("our-engine", "from shop.t"), "shop")
     plant_version(lake, "w", Representation("trino", "select from where ("), "shop")
-    with pytest.raises(Unsupported, match=r"View shop\.v has a text for our-engine, and Spark cannot run it: .*"):
+    with pytest.raises(Unsupported, match=r"View shop\.v has SQL only for our-engine, and Spark cannot run it: .*"):
         lake.sql("select * from shop.v")
-    with pytest.raises(Unsupported, match=r"View shop\.w has a text for trino, .* Add one for Spark"):
+    with pytest.raises(Unsupported, match=r"View shop\.w has SQL only for trino, .* Add SQL for Spark"):
         lake.sql("select * from shop.w")
 
 

@@ -102,5 +102,5 @@ def test_wrong_calls_are_one_sentence_and_change_nothing(lake: Lake, orders: Tab
         with pytest.raises(MoulinError, match=message):
             lake.sql(text)
         assert lake.version == before, text
-    with pytest.raises(MoulinError, match="no args"):
+    with pytest.raises(MoulinError, match="cannot have args"):
         lake.sql("optimize shop.orders", {"a": 1})

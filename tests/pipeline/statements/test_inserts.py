@@ -124,7 +124,7 @@ def test_replace_where_takes_any_condition(lake: Lake, items: Table, keyed: Tabl
     [
         ("insert into shop.items values (1)", "gives 1 columns, and shop.items has 4: id, name, day, price"),
         ("insert into shop.items (id, nothing) values (1, 2)", "has no column 'nothing'"),
-        ("insert into shop.items (id, id) values (1, 2)", "gives column id twice"),
+        ("insert into shop.items (id, id) values (1, 2)", "has column id twice"),
         ("insert into shop.items (id) values ('one')", "Column id of shop.items is of type bigint"),
         ("insert into shop.items (name) values ('one')", "id.*required"),
         ("insert into shop.items (id, price) values (1, 123456789.99)", "cannot be represented|out of range|overflow"),

@@ -259,7 +259,7 @@ def test_a_damaged_deletion_vector_of_a_delta_table_is_refused(lake: Lake, tmp_p
         ({**INLINE, "pathOrInlineDv": "~" * 55}, Corrupt, "not in base 85"),
         ({**INLINE, "sizeInBytes": 400}, Corrupt, "should have 400 bytes"),
         ({**INLINE, "storageType": "p"}, Unsupported, "outside of its folder"),
-        ({"storageType": "u"}, Corrupt, "which it is not"),
+        ({"storageType": "u"}, Corrupt, "which is not valid"),
         ({**IN_FILE, "pathOrInlineDv": "short", "sizeInBytes": 40}, Corrupt, "no UUID"),
         (IN_FILE, Corrupt, "no size"),
         ({**IN_FILE, "sizeInBytes": 4000}, Corrupt, "should have 4000 bytes"),

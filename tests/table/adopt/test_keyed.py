@@ -131,7 +131,7 @@ def test_duckdb_reads_the_same_from_the_files_themselves(
 def test_a_key_that_comes_twice_is_refused_by_its_file(people: Table, theirs: Path) -> None:
     twice = theirs / "twice.parquet"
     pq.write_table(pa.table({"id": [3, 7, 5, 7], "name": ["a", "b", "c", "d"]}), twice)
-    with pytest.raises(InvalidInput, match=r"The key 7 comes more than once in .*twice.parquet"):
+    with pytest.raises(InvalidInput, match=r"The key 7 appears more than once in .*twice.parquet"):
         people.adopt(twice)
     one = write(theirs / "one.parquet", named(0, 10, "a"))
     other = write(theirs / "other.parquet", named(9, 10, "b"))

@@ -195,7 +195,7 @@ def test_an_update_that_loses_every_race_is_a_conflict(open_lake: OpenLake) -> N
             table.delete_where(f"id = {first}")
             return made
 
-        with pytest.raises(Conflict, match="lost a race"):
+        with pytest.raises(Conflict, match="conflicts with another commit"):
             table.edit(beside, "UPDATE")
         assert "new" not in _notes(table).values()
 

@@ -304,7 +304,7 @@ BAD: list[tuple[str, Any, Callable[[moulin.MergeBuilder], Any], str]] = [
     ("t.id = s.id", [{"id": "x"}], _delete, "Row 0 .* column id"),
     ("t.id = s.id", [{"id": 1}], lambda b: _delete(b).when_matched_delete(), "would never apply"),
     ("t.id = s.id", [{"id": 1}], lambda b: b.when_matched_update({"idd": 1}), "'idd'.*Did you mean 'id'"),
-    ("t.id = s.id", [{"id": 1}], lambda b: b.when_matched_update(None), "takes a dict"),
+    ("t.id = s.id", [{"id": 1}], lambda b: b.when_matched_update(None), "must be a dict"),
     ("t.id = s.id", [{"id": 1}], lambda b: b.when_matched_update({"amount": "s.amount"}), "source.amount"),
     ("t.id = s.id", [{"id": 1}], lambda b: b.when_matched_update({"region": "s.id"}), "Column region: values"),
     (
@@ -390,7 +390,7 @@ def test_a_key_that_a_merge_deletes_may_be_inserted_again(lake: Lake, regions: d
 
 
 def test_options_of_a_merge_by_key_do_not_go_with_on(orders: Table) -> None:
-    with pytest.raises(InvalidInput, match="leave the options"):
+    with pytest.raises(InvalidInput, match="remove the options"):
         orders.merge([], on="t.id = s.id", when_matched="delete")  # type: ignore[call-overload]
 
 

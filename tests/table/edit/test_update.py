@@ -178,12 +178,12 @@ def test_an_update_is_computed_again_when_its_rows_changed(orders: Table) -> Non
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, "set takes a dict"),
-        (["amount"], "set takes a dict"),
+        ({}, "set must be a dict"),
+        (["amount"], "set must be a dict"),
         ({"amout": 1}, "'amout'.* Did you mean 'amount'"),
         ({"amount": "total * 2"}, "set of amount: .*'total'"),
         ({"region": "concat(region, 'x')"}, r'the function concat.*lake\.sql\("update shop\.orders set \.\.\."\)'),
-        ({"region": "paid"}, "set of region.*quotes of its own"),
+        ({"region": "paid"}, "set of region.*its own quotes"),
         ({"amount": "region"}, "Column amount: values of Arrow type string"),
         ({"amount": "'much'"}, "set of amount: 'much'"),
         ({"amount": object()}, "set of amount"),

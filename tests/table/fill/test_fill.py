@@ -116,7 +116,7 @@ def test_a_pending_column_reads_as_null_refuses_values_and_is_completed_with_wha
     assert set(by_id(events, "twice").values()) == {None}
     with pytest.raises(FailedPrecondition, match="is being filled"):
         events.append([{**rows(200, 201)[0], "twice": 1.0}])
-    with pytest.raises(FailedPrecondition, match="stays until twice is complete"):
+    with pytest.raises(FailedPrecondition, match="cannot be dropped until twice"):
         events.drop_column("amount")
     with pytest.raises(AlreadyExists, match="pending"):
         events.add_column("twice", "double", from_sql="amount * 3")

@@ -255,7 +255,7 @@ def test_a_full_disk_under_the_log_is_an_error_and_loses_nothing_acknowledged(
         count, kind, text = writer.call("fill", 1)
         assert kind == "Unavailable"
         assert "No space left" in text
-        assert "open the table again: what was acknowledged is there" in text
+        assert "open the table again: acknowledged writes are kept" in text
         assert count > 2_000
         assert writer.call("get", count) is not None
         assert writer.call("get", count + 1) is None

@@ -94,7 +94,7 @@ def test_a_log_that_ends_before_what_is_in_segments_is_damage(tmp_path: Path) ->
     for name, call in CALLS.items():
         with (
             Lake.open(tmp_path / "lake") as lake,
-            pytest.raises(Corrupt, match=r"ends at position \d+, and segments have all up to 30: it was cut short"),
+            pytest.raises(Corrupt, match=r"ends at position \d+, but segments have rows up to 30: it was truncated"),
         ):
             call(lake.table("shop.items"))
             raise AssertionError(name)

@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moulin.catalog.catalog import Catalog
 from moulin.catalog.manifests.recover import recover
 from moulin.catalog.upkeep.check import check
 from moulin.errors import Conflict, FailedPrecondition, Fenced, InvalidInput
 from moulin.lake import Lake, locate
 from moulin.model.region_spec import HISTORY, RegionSpec, specs_of
+from moulin.table.keyed.keyed import KeyedTable
 from moulin.table.keyed.left_logs import regions_in_logs
 from moulin.table.table import Table
 from tests.table.conftest import BACKENDS, SERVED, OpenLake
@@ -202,7 +204,7 @@ def test_a_region_of_an_earlier_division_is_not_claimed_when_none_was_before(lak
     state = people.state()
     earlier = RegionSpec.of(state.schema, state.properties)
     people.set_regions(["area"])
-    with pytest.raises(InvalidInput, match="divided otherwise"):
+    with pytest.raises(InvalidInput, match="regions of .* have changed"):
         lake.catalog.region(people.id, earlier.value_of((1, "x")))
     people.put(row((1, "x"), "a"))
     people.put(row((1, "x"), "b"))
@@ -233,11 +235,68 @@ def test_another_process_is_asked_first_and_finds_the_new_regions(
 
 
 @FOLDER
+@pytest.mark.parametrize("before", [[], ["bucket(2, id)"]])
+def test_an_append_goes_to_the_regions_that_there_are_when_it_gets_hold_of_them(
+    people: Table, open_lake: OpenLake, monkeypatch: pytest.MonkeyPatch, before: list[str]
+) -> None:
+    people.put(row((1, "x"), "put"))
+    if before:
+        people.set_regions(before)
+    people.close()
+    mine, other, held = open_lake().table("shop.people"), open_lake().table("shop.people"), KeyedTable.held
+    divided: list[int] = []
+
+    def late(keyed: KeyedTable, *given: Any, **named: Any) -> Any:
+        if keyed is mine._keyed() and not divided:
+            divided.append(1)
+            other.set_regions(["area"])
+            other.close()
+        return held(keyed, *given, **named)
+
+    monkeypatch.setattr(KeyedTable, "held", late)
+    mine.append(iter([row((1, "x"), "appended"), row((2, "y"), "appended")]))
+    assert divided
+    require(mine, {(1, "x"): "appended", (2, "y"): "appended"})
+
+
+@FOLDER
+@pytest.mark.parametrize("change", ["delete_where", "overwrite"])
+def test_a_change_holds_the_regions_that_there_are_when_keys_are_divided_meanwhile(
+    people: Table, open_lake: OpenLake, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    people.append([row((n, "x"), "old") for n in range(4)])
+    people.close()
+    mine, other, regions = open_lake().table("shop.people"), open_lake().table("shop.people"), Catalog.regions
+    divided: list[int] = []
+
+    def late(catalog: Catalog, table_id: Any) -> Any:
+        """The keys are divided otherwise after the regions were listed."""
+        found = regions(catalog, table_id)
+        if catalog is mine._context.catalog and not divided:
+            divided.append(1)
+            other.set_regions(["bucket(4, id)"])
+            other.put(row((2, "x"), "new"))
+            other.close()
+        return found
+
+    monkeypatch.setattr(Catalog, "regions", late)
+    if change == "delete_where":
+        assert mine.delete_where("name = 'new' or id = 0").rows_deleted == 2
+        require(mine, {(1, "x"): "old", (3, "x"): "old"})
+    else:
+        mine.overwrite([row((n, "y"), "all") for n in range(9)])
+        for n in range(9):
+            mine.put(row((n, "y"), "put"))
+        require(mine, {(n, "y"): "put" for n in range(9)})
+    assert divided
+
+
+@FOLDER
 def test_a_region_of_an_earlier_division_is_claimed_by_nobody(lake: Lake, people: Table) -> None:
     people.put(row((1, "x"), "a"))
     people.set_regions(["area"])
     catalog = lake.own_catalog()
-    with pytest.raises(Fenced, match="divided otherwise"):
+    with pytest.raises(Fenced, match="regions of .* have changed"):
         catalog.claim_region(people.id, 0, "somebody")
     with pytest.raises(InvalidInput, match="has no such region"):
         catalog.region(people.id, (b"x",))
@@ -267,14 +326,14 @@ def test_expressions_divide_keys_as_python_does(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("lower(area)", "Lower and upper case"),
-        ("area ilike 'x%'", "Lower and upper case"),
+        ("lower(area)", "lower and upper"),
+        ("area ilike 'x%'", "lower and upper"),
         ("name = 'x'", "There is no column 'name'"),
-        ("id / 2", "a whole number, a text or a condition"),
-        ("id + 0.5", "a whole number, a text or a condition"),
-        ("1 = 1", "names no key column"),
+        ("id / 2", "an integer, a string or a condition"),
+        ("id + 0.5", "an integer, a string or a condition"),
+        ("1 = 1", "uses no key column"),
         ("elsewhere(id)", "cannot use the function"),
-        ("void(id)", "divides none"),
+        ("void(id)", "does not divide"),
     ],
 )
 def test_what_is_not_the_same_for_a_key_for_ever_divides_none(people: Table, text: str, reason: str) -> None:

@@ -62,7 +62,7 @@ def test_what_is_no_blob_is_refused(photos: Table, lake: Lake) -> None:
         photos.blob(1, "name")
     with pytest.raises(InvalidInput, match="Did you mean 'image'"):
         photos.blob(1, "imgae")
-    with pytest.raises(InvalidInput, match="not by both"):
+    with pytest.raises(InvalidInput, match="either a key or a row_id"):
         photos.blob(1, "image", row_id=0)
     closed = photos.blob(1, "image")
     closed.close()

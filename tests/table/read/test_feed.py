@@ -330,7 +330,7 @@ def test_clean_up_waits_for_a_feed_that_is_being_read(open_lake: OpenLake) -> No
     oldest = orders.state().oldest_version
     assert oldest > base, "the pin is gone with the last row"
     for read in (feed.to_arrow, feed.count, lambda: orders.changes(base), lambda: orders.changes(base, net=True)):
-        with pytest.raises(FailedPrecondition, match=f"oldest version to ask since is {oldest}"):
+        with pytest.raises(FailedPrecondition, match=f"oldest possible since is {oldest}"):
             read()
     assert orders.changes(oldest).count() == 0
 

@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInte
 from moulin.catalog.sql.schema.base import Id, metadata
 
 # Secondary indexes. Their files hold what never changes, so coverage has no versions: a segment is covered by one file
-# of an index or by none, whoever reads it.
+# of an index or by none, for every reader.
 indexes = Table(
     "indexes",
     metadata,

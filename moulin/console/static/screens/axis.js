@@ -31,3 +31,17 @@ export function span(millis) {
   }
   return `${Math.round(millis * 1e6)} ns`;
 }
+
+// What the element of a picture needs so that the arrow keys go from one of its parts to the next: `at` is the index of the one that
+// is shown, `say` what is said of it.
+export function stepped(parts, at, choose, say) {
+  const onKeyDown = (event) => {
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: parts.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    choose(parts[Math.max(0, Math.min(parts.length - 1, to))]);
+  };
+  return {
+    tabindex: 0, role: "slider", onKeyDown, "aria-valuemin": 0, "aria-valuemax": Math.max(1, parts.length - 1), "aria-valuenow": Math.max(0, at), "aria-valuetext": say,
+  };
+}

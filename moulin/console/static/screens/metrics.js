@@ -82,7 +82,7 @@ function Choices({ metric, asked, within, go, kinds }) {
     ${kinds.length > 1 && html`<label>Kind <select value=${metric.kind} onChange=${(e) => go({ kind: e.currentTarget.value, stat: null })}>
       ${[...new Set(kinds)].map((one) => html`<option key=${one} value=${one}>${plain(one)}</option>`)}</select></label>`}
     <label>Show <select name="stat" value=${asked.stat ?? ""} onChange=${(e) => go({ stat: e.currentTarget.value })}>
-      <option value="">what suits it</option>
+      <option value="">the default</option>
       ${statsOf(metric).map((one) => html`<option key=${one} value=${one}>${LABELS[one]}</option>`)}</select></label>
     <label>A line for each <select name="by" value="" onChange=${(e) => e.currentTarget.value && go({ by: [...asked.by, e.currentTarget.value] })}>
       <option value="">choose …</option>
@@ -107,7 +107,7 @@ function Names({ listed, asked }) {
   const columns = [
     { name: "metric", width: "26%", show: (row) => html`<a href=${chartHash(row.name, { ...asked, kind: row.kind })}>${plain(row.name) || "no name"}</a>` },
     { name: "kind", width: "12em", show: (row) => html`<${Badge}>${plain(row.kind)}<//> ${row.kind === "sum" && !row.monotonic ? "up and down" : ""}` },
-    { name: "unit", width: "7em", show: (row) => plain(row.unit) },
+    { name: "unit", width: "9em", show: (row) => plain(row.unit) },
     { name: "points", kind: "number", width: "7em", show: (row) => number(row.points) },
     { name: "attributes", show: (row) => row.attributes.map(plain).join(", ") },
     { name: "description", show: (row) => plain(row.description) },

@@ -49,11 +49,19 @@ function lay(services, calls) {
   return { at, wide: filled.length * APART - APART + WIDE + 20, tall: most * BETWEEN };
 }
 
+const steps = (a, b) => Math.round((b.x - a.x) / APART);
+
+// To the next column straight; further on over the services between them, and back below them.
 function edge(a, b) {
   const [x, y] = [a.x + WIDE, a.y + TALL / 2];
   const [u, v] = [b.x, b.y + TALL / 2];
+  const far = steps(a, b);
+  if (far > 1) {
+    const high = 18 + 12 * Math.min(5, far);
+    return `M${a.x + WIDE / 2 + 16} ${a.y}C${a.x + WIDE / 2 + 50} ${a.y - high} ${b.x + WIDE / 2 - 50} ${b.y - high} ${b.x + WIDE / 2 - 16} ${b.y - 7}`;
+  }
   if (u > x) return `M${x} ${y}C${(x + u) / 2} ${y} ${(x + u) / 2} ${v} ${u - 7} ${v}`;
-  const deep = 22 + 16 * Math.min(5, Math.round((a.x - b.x) / APART));
+  const deep = 22 + 14 * Math.min(5, -far);
   return `M${a.x + WIDE / 2 - 16} ${a.y + TALL}C${a.x + WIDE / 2 - 40} ${a.y + TALL + deep} ${b.x + WIDE / 2 + 40} ${b.y + TALL + deep} ${b.x + WIDE / 2 + 16} ${b.y + TALL + 7}`;
 }
 
@@ -72,12 +80,13 @@ function Drawn({ data, last }) {
   const { at, wide, tall } = useMemo(() => lay(services.slice(0, MOST), calls.filter((one) =>
     [one.parent, one.child].every((name) => services.findIndex((other) => other.service === name) < MOST))), [data]);
   const most = Math.max(1, ...calls.map((one) => Number(one.calls)));
+  const top = calls.some((one) => at.has(one.parent) && at.has(one.child) && steps(at.get(one.parent), at.get(one.child)) > 1) ? 54 : 0;
   if (!services.length) return html`<p class="dim empty">No span began in this range.</p>`;
   return html`
     ${data.notes.map((sentence) => html`<p key=${sentence} class="notice">${plain(sentence)}</p>`)}
     ${services.length > MOST && html`<p class="notice">The first ${MOST} of ${number(services.length)} services are drawn; the list has all calls.</p>`}
     <section class="panel scroll" tabindex="0" aria-label="Picture of the services">
-      <svg class="map" style=${`width:${wide}px`} viewBox=${`0 0 ${wide} ${tall + 64}`} role="group" aria-label="Services and their calls">
+      <svg class="map" style=${`width:${wide}px`} viewBox=${`0 ${-top} ${wide} ${tall + 72 + top}`} role="group" aria-label="Services and their calls">
         <defs><marker id="arrow" viewBox="0 0 8 8" refX="1" refY="4" markerWidth="7" markerHeight="7" markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L8 4L0 8z" /></marker></defs>
         ${calls.filter((one) => at.has(one.parent) && at.has(one.child)).map((one) => html`
           <path key=${one.parent + "\n" + one.child} class=${"call" + (one.errors / one.calls >= NOTABLE ? " failed" : "")} d=${edge(at.get(one.parent), at.get(one.child))}

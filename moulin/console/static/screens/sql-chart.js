@@ -33,6 +33,19 @@ const short = (value) => {
   return number(Number.isInteger(value) ? value : Number(value.toPrecision(3)));
 };
 
+// A range that begins and ends at numbers of the form 1, 2, 2.5 or 5 times a power of ten, four of them apart.
+function nice(low, high) {
+  const rough = (high - low) / 4;
+  if (!(rough > 0) || !Number.isFinite(rough)) return [low, high];
+  const power = 10 ** Math.floor(Math.log10(rough));
+  for (const one of [1, 2, 2.5, 5, 10, 20]) {
+    const step = one * power;
+    const from = Math.floor(low / step) * step;
+    if (step >= rough && from + 4 * step >= high) return [from, from + 4 * step];
+  }
+  return [low, high];
+}
+
 export function ChartView({ result }) {
   const { columns } = result;
   const [asked, ask] = useState(() => choose(columns));
@@ -74,8 +87,7 @@ function Picture({ rows, asked: { x, ys, kind }, columns }) {
   const values = ys.map((index) => kept.map(({ row }) => (row[index] === null ? null : Number(row[index]))));
   const finite = values.flat().filter((one) => one !== null && Number.isFinite(one));
   if (!finite.length) return html`<p class="dim empty">Choose a column of numbers that has values.</p>`;
-  const high = Math.max(0, ...finite);
-  const low = Math.min(0, ...finite);
+  const [low, high] = nice(Math.min(0, ...finite), Math.max(0, ...finite));
   const range = high - low || 1;
   const y = (value) => 8 + (TALL - BOTTOM - 8) * (1 - (value - low) / range);
   const first = kept[0].at;

@@ -4,6 +4,7 @@ import { html } from "../vendor/preact.js";
 import { Badge, Grid, Problem, Waiting } from "../parts.js";
 import { usePages, useResource } from "../resources.js";
 import { ago, moment, number, plain, plural, size, span } from "../text.js";
+import { Flow } from "./flow.js";
 
 const STREAMS = [
   { name: "collector", show: (row) => html`<span title=${row.id}>${plain(row.description || row.collector)}</span>` },
@@ -24,7 +25,7 @@ const ASIDES = [
 ];
 const MEMBERS = [
   { name: "member", show: (row) => plain(row.id) }, { name: "kind", show: (row) => row.kind },
-  { name: "endpoint", show: (row) => plain(row.endpoint) }, { name: "heard of", show: (row) => html`<span title=${moment(row.heartbeat_at)}>${ago(row.heartbeat_at)}</span>` },
+  { name: "endpoint", show: (row) => plain(row.endpoint) }, { name: "last heard", show: (row) => html`<span title=${moment(row.heartbeat_at)}>${ago(row.heartbeat_at)}</span>` },
 ];
 
 export default function Streams() {
@@ -38,10 +39,12 @@ export default function Streams() {
     <h1>Streams</h1>
     <p class="dim">${plural(rows.length, "stream")}, ${plural(waiting, "baby segment")} not in tables yet.</p>
     <${Problem} error=${streams.error} />
+    <${Flow} streams=${rows} />
+    <h2>All streams</h2>
     <${Grid} label="Streams" columns=${STREAMS} rows=${rows} empty="No collector has sent anything. Start one with: moulin up" />
     <h2>Set aside</h2>
     <${Problem} error=${asides.error} />
-    <${Grid} label="Records set aside" columns=${ASIDES} rows=${asides.items} onEnd=${asides.more} empty="Everything that came could be read." />
+    <${Grid} label="Records set aside" columns=${ASIDES} rows=${asides.items} onEnd=${asides.more} empty="No records were set aside." />
     <h2>Members</h2>
-    <${Grid} label="Members" columns=${MEMBERS} rows=${members.data?.items ?? []} empty="No member of a cluster says that it is there." />`;
+    <${Grid} label="Members" columns=${MEMBERS} rows=${members.data?.items ?? []} empty="No nursery or collector of a cluster has reported." />`;
 }

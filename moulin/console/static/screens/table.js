@@ -1,12 +1,14 @@
 // One table: what it is made of, who can read it, some of its rows.
 
 import { html, useState } from "../vendor/preact.js";
-import { change, may, me } from "../api.js";
+import { change, may, me, query } from "../api.js";
+import { state } from "../live.js";
 import { Badge, Cards, Confirm, Copy, Grid, Problem, Waiting } from "../parts.js";
 import { usePages, useResource } from "../resources.js";
 import { cell, moment, number, plain, plural, size } from "../text.js";
 import { Levels } from "./levels.js";
 
+const KINDS = [["btree", "values and ranges"], ["bloom", "rules out segments without a value"], ["bitmap", "few different values"], ["label_list", "lists"]];
 const TABS = ["Inside", "Schema", "Rows", "Readers", "Use it"];
 
 export default function Table({ rest: [id] }) {
@@ -74,9 +76,11 @@ function Property({ path, done, onClose }) {
 }
 
 function Inside({ table, path }) {
+  const [asked, ask] = useState(null);
   const segments = usePages(path + "/segments", {}, 1000);
   const partitions = usePages(path + "/partitions");
   const indexes = useResource(path + "/indexes");
+  const tasks = useResource(state.value.merge_tasks > 0 ? path + "/tasks?limit=50" : null, 2);
   const regions = useResource(table.primary_key.length ? path + "/regions" : null);
   if (segments.next && segments.items.length < 2000) segments.more();
   const settings = [
@@ -87,7 +91,7 @@ function Inside({ table, path }) {
   return html`
     <section class="panel"><h2>Levels ${table.event_time === null ? "" : "along event time"}</h2>
       <${Problem} error=${segments.error} />
-      ${segments.loaded ? html`<${Levels} segments=${segments.items} eventTime=${table.event_time} more=${segments.next} />` : html`<${Waiting} />`}
+      ${segments.loaded ? html`<${Levels} segments=${segments.items} version=${table.version} eventTime=${table.event_time} more=${segments.next} tasks=${tasks.data?.items} />` : html`<${Waiting} />`}
     </section>
     <div class="columns">
       <section><h2>Settings</h2>
@@ -105,12 +109,14 @@ function Inside({ table, path }) {
           { name: "partition", show: (row) => (row.partition ? plain(row.partition) : html`<span class="dim">all rows</span>`) },
           { name: "rows", kind: "number", show: (row) => number(row.rows) }, { name: "bytes", kind: "number", show: (row) => size(row.bytes) },
           { name: "segments", kind: "number", show: (row) => number(row.segments) }]} />
-        <h2>Indexes</h2>
+        <div class="bar"><h2>Indexes</h2>${may("write") && html`<button class="small" onClick=${() => ask(true)}>New index</button>`}</div>
         <${Problem} error=${indexes.error} />
         <${Grid} label="Indexes" rows=${indexes.data?.items ?? []} tall=${220} empty="No column has an index." columns=${[
           { name: "name", show: (row) => plain(row.name) }, { name: "column", show: (row) => plain(row.column) }, { name: "kind", show: (row) => row.kind },
           { name: "covers", kind: "number", show: (row) => `${number(row.covered)} of ${number(row.segments)}` },
-          { name: "bytes", kind: "number", show: (row) => size(row.bytes) }]} />
+          { name: "bytes", kind: "number", show: (row) => size(row.bytes) },
+          ...(may("write") ? [{ name: "do", label: html`<span class="hidden">Actions</span>`, show: (row) => html`
+            <button class="small" aria-label=${"Drop index " + plain(row.name)} onClick=${() => ask(row)}>Drop</button>` }] : [])]} height=${36} />
         ${table.primary_key.length > 0 && html`<h2>Regions</h2>
           <${Grid} label="Regions" rows=${regions.data?.items ?? []} tall=${220} empty="Nothing was put yet." columns=${[
             { name: "region", kind: "number", show: (row) => number(row.number) }, { name: "epoch", kind: "number", show: (row) => number(row.epoch) },
@@ -118,7 +124,23 @@ function Inside({ table, path }) {
             { name: "segments", kind: "number", show: (row) => number(row.segments) },
             { name: "owner", show: (row) => (row.owner ? html`<span class="cell" title=${plain(row.owner)}>${plain(row.owner)}</span>` : html`<span class="dim">nobody</span>`) }]} />`}
       </section>
-    </div>`;
+    </div>
+    ${asked === true && html`<${NewIndex} table=${table} path=${path} onClose=${() => ask(null)} done=${indexes.again} />`}
+    ${asked?.name !== undefined && html`<${Confirm} title=${"Drop index " + plain(asked.name)} verb="Drop the index" typed=${plain(asked.name)} onClose=${() => ask(null)}
+      text="No row goes with it; queries that used it read more." act=${async () => { await change("DELETE", path + "/indexes" + query({ name: asked.name })); indexes.again(); }} />`}`;
+}
+
+function NewIndex({ table, path, onClose, done }) {
+  const columns = table.schemas.find((one) => one.id === table.schema_id).columns;
+  const [column, setColumn] = useState(columns[0].name);
+  const [kind, setKind] = useState("btree");
+  return html`<${Confirm} title="New index" verb="Make it" onClose=${onClose}
+    text=${html`
+      <label>Column <select autofocus value=${column} onChange=${(e) => setColumn(e.currentTarget.value)}>
+        ${columns.map((one) => html`<option key=${one.id} value=${one.name}>${plain(one.name)}</option>`)}</select></label>
+      <label>Kind <select value=${kind} onChange=${(e) => setKind(e.currentTarget.value)}>
+        ${KINDS.map(([one, what]) => html`<option key=${one} value=${one}>${one}: ${what}</option>`)}</select></label>`}
+    act=${async () => { await change("POST", path + "/indexes", { column, kind }); done(); }} />`;
 }
 
 function Schema({ table }) {

@@ -53,7 +53,7 @@ function List({ asked }) {
     const form = new FormData(event.currentTarget);
     const wanted = Object.fromEntries(FIELDS.map((name) => [name, String(form.get(name) ?? "").trim()]));
     const wrong = ["min_duration", "max_duration"].find((name) => wanted[name] && nanos(wanted[name]) === undefined);
-    if (wrong) return setProblem(new Error(`A duration is a number with ns, us, ms, s or m, not ${wanted[wrong]}.`));
+    if (wrong) return setProblem(new Error(`A duration must be a number with ns, us, ms, s or m, not ${wanted[wrong]}.`));
     setProblem(null);
     if (listHash(wanted) === location.hash) found.again();
     else location.hash = listHash(wanted);

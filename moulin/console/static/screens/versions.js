@@ -1,12 +1,14 @@
 // The past of a table: a line of versions with their names, what two of them differ in, and the way back.
 
-import { html, useState } from "../vendor/preact.js";
+import { html, useMemo, useState } from "../vendor/preact.js";
 import { change, may, query } from "../api.js";
 import { Badge, Confirm, Grid, Problem, Waiting } from "../parts.js";
 import { usePages, useResource } from "../resources.js";
 import { moment, number, plain, plural } from "../text.js";
 import { RowGrid } from "./table.js";
+import { VersionLine } from "./version-line.js";
 
+const NONE = [];
 const QUIET = new Set(["merge", "compact", "fold", "replace"]);
 
 export default function Versions({ rest: [id] }) {
@@ -19,6 +21,7 @@ export default function Versions({ rest: [id] }) {
   if (!table.data) return table.error ? html`<h1>Versions</h1><${Problem} error=${table.error} />` : html`<${Waiting} />`;
   const name = `${table.data.database}.${table.data.name}`;
   const tags = Map.groupBy(Object.entries(table.data.tags), ([, version]) => version);
+  const named = Object.fromEntries([...tags].map(([version, found]) => [version, found.map(([tag]) => tag)]));
   const head = table.data.version;
   const readable = (row) => BigInt(row.version) >= BigInt(table.data.oldest_version);
   const pick = (which, name, row) => html`<input type="radio" name=${name} aria-label=${`Compare ${name} version ${row.version}`}
@@ -27,6 +30,7 @@ export default function Versions({ rest: [id] }) {
     <div class="bar"><h1>Versions of <a href=${"#/table/" + id}>${plain(name)}</a></h1></div>
     <p class="dim">Choose two versions to see what they differ in. The oldest that can still be read is ${number(table.data.oldest_version)}.</p>
     <${Problem} error=${commits.error} />
+    ${commits.items.length > 1 && html`<section class="panel"><h2>Versions as a line</h2><${Line} commits=${commits.items} tags=${named} table=${table.data} /></section>`}
     ${commits.loaded ? html`<${Grid} label="Versions" rows=${commits.items} onEnd=${commits.more} height=${34} tall=${420} columns=${[
       { name: "from", width: "4em", show: (row) => readable(row) && pick(from, "from", row) },
       { name: "to", width: "4em", show: (row) => readable(row) && pick(to, "to", row) },
@@ -44,6 +48,21 @@ export default function Versions({ rest: [id] }) {
       text=${`The rows and the schema of ${plain(name)} become those of version ${asked.version}, as a new version. Nothing is lost: version ${head} stays in the history.`}
       onClose=${() => ask(null)} act=${() => change("POST", path + "/restore", { version: asked.version, expected_version: head })} />`}
     ${asked?.what === "tag" && html`<${Tag} path=${path} version=${asked.version} onClose=${() => ask(null)} />`}`;
+}
+
+// The table's versions, and what happened to it on branches.
+function Line({ commits, tags, table: { database, name } }) {
+  const branches = useResource("/branches?dropped=true&limit=1000").data?.items ?? NONE;
+  const past = useResource(branches.length ? "/lake/activity?limit=200" : null).data?.items ?? NONE;
+  const versions = useMemo(() => {
+    const beside = past.flatMap((one) => one.changes.filter((change) => change.branch !== null && change.table === `${database}@${change.branch}.${name}`)
+      .map((change) => ({ version: one.version, at: one.at, kind: change.kind, what: change.kind, on: change.branch })));
+    const mine = commits.map((one) => ({ version: one.version, at: one.at, kind: one.kind, what: one.kind, on: null }));
+    const once = new Map([...mine, ...beside].map((one) => [one.version, one]));
+    return [...once.values()].sort((a, b) => Number(BigInt(b.version) - BigInt(a.version)));
+  }, [commits, past, database, name]);
+  const touched = branches.filter((one) => versions.some((dot) => dot.on === one.name));
+  return html`<${VersionLine} versions=${versions} branches=${touched} tags=${tags} />`;
 }
 
 function Tag({ path, version, onClose }) {

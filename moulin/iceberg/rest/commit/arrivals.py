@@ -1,6 +1,6 @@
-"""Data files of engines that become segments: read and compared with their manifest, or taken at its word.
+"""Turns data files of engines into segments: they are read and compared with their manifest, or trusted.
 
-They are copied into folders of segments, as every reader of the lake expects them; those below base paths may stay.
+They are copied into segment folders, where every reader of the lake expects them; files in base paths may stay.
 """
 
 # Decisions: docs/decisions/0065, docs/decisions/0491, docs/decisions/0497, docs/decisions/0631
@@ -36,19 +36,19 @@ from moulin.model.schema.values import Schema
 from moulin.storage import paths
 from moulin.table.context import Context
 
-_SHA256 = 32  # bytes of one; of a file that nobody has read they are zeros
+_SHA256 = 32  # bytes of one; zeros for an unverified file
 
 
 class Arrivals:
-    """The data files that one snapshot brings to a table, and what the engine no longer needs of it."""
+    """The data files that one snapshot adds to a table, and files that the engine no longer needs."""
 
     foreign: Mapping[int, int] | None = None
 
-    def __init__(self, context: Context, state: TableState, schema_id: int) -> None:
+    def __init__(self, context: Context, state: TableState, schema_id: int, verify: str) -> None:
         self.context, self.state, self.store = context, state, context.store
         self.schema_id, self.schema = schema_id, state.schemas[schema_id]
         self.folder: Folder = TableFolder(context, state)
-        self.verify = trust.mode(context.config, state.properties)
+        self.verify = verify
         self.leftovers: list[str] = []
 
     def _reserve(self, count: int) -> range:
@@ -56,7 +56,7 @@ class Arrivals:
         return range(first, first + count)
 
     def _arrived(self, file: DataFile, number: int, at: int) -> SegmentFacts | None:
-        """The segment that a data file becomes: read and compared with its manifest, or taken at its word."""
+        """Convert a data file to a segment: read and compared with its manifest, or trusted."""
         if not trust.is_read(self.verify, at):
             return self._believed(file, number)
         if self.foreign is None and paths.is_adopted(path := self.folder.path(file.location)):
@@ -67,7 +67,7 @@ class Arrivals:
         return self._segment(file, number)
 
     def _believed(self, file: DataFile, number: int) -> SegmentFacts | None:
-        """A file with the facts of its manifest. One below a base path stays there, and is not even looked for."""
+        """A file with the facts of its manifest. One in a base path stays there, and is not checked."""
         where, record = file.location, file.record
         if str(record["file_format"]).upper() != "PARQUET":
             raise Unsupported(f"{where} is {record['file_format']}: data files are Parquet.")
@@ -113,7 +113,9 @@ class Arrivals:
         )
 
     def _read(self, file: DataFile) -> tuple[bytes, Any, pa.Table, dict[int | None, int]]:
-        """The bytes of a data file, its footer, its rows, and columns by field id; refused where its manifest lies."""
+        """The bytes of a data file, its footer, its rows, and columns by field id; rejected if its manifest is
+        wrong.
+        """
         where, record = file.location, file.record
         if str(record["file_format"]).upper() != "PARQUET":
             raise Unsupported(f"{where} is {record['file_format']}: data files are Parquet.")
@@ -150,7 +152,7 @@ class Arrivals:
         if highest is not None and highest > self.state.last_sequence:
             raise InvalidInput(f"{where} holds rows of sequence number {highest}, which is yet to come.")
         numbers = (ROW_ID_FIELD_ID, LAST_UPDATED_SEQUENCE_FIELD_ID)
-        kept = self.foreign is None and all(one in stored for one in numbers)  # another table's mean nothing here
+        kept = self.foreign is None and all(one in stored for one in numbers)  # those of another table are invalid here
         lineage = kept and not _nulls(footer, [stored[one] for one in numbers])
         times = self._times(where, columns, rows)
         target = paths.segment_path(self.state.id, number, secrets.token_hex(4))
@@ -176,7 +178,7 @@ class Arrivals:
         return facts
 
     def _path(self, file: DataFile) -> str:
-        """The path of a new data file; refused where none may be."""
+        """The path of a new data file; rejected if the location is not allowed."""
         where, path = file.location, self.folder.path(file.location)
         if self.foreign is not None:
             return path

@@ -1,7 +1,7 @@
-"""One try at a commit of engines: requirements checked, snapshots taken in, all tables of it as one version.
+"""One attempt at a commit of an engine: check requirements, convert snapshots, commit all tables as one version.
 
-Everything is checked against the head version, and the catalog checks again, under its lock, that it still is the
-head. When it moved meanwhile, the requirements are checked again: what they do not forbid goes on, the rest is a 409.
+Everything is checked against the head version, and the catalog checks again, under its lock, that it still is the head.
+If the head has moved, the requirements are checked again; if they no longer hold, the response is 409.
 """
 
 # Decisions: docs/decisions/0066, docs/decisions/0496
@@ -9,7 +9,7 @@ head. When it moved meanwhile, the requirements are checked again: what they do 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +31,7 @@ from moulin.iceberg.rest.commit.locations import asked_location, make_location
 from moulin.iceberg.rest.commit.operations import CommitPlan, current, plan
 from moulin.iceberg.rest.commit.rebase import FreeAppend
 from moulin.iceberg.rest.commit.updates import Wanted, snapshot_properties
+from moulin.iceberg.rest.commit.writers import Writer
 from moulin.iceberg.rest.errors import CommitStateUnknown, commit_failed
 from moulin.iceberg.rest.tables import already_exists
 from moulin.lake import Lake
@@ -63,13 +64,14 @@ class TableRequest:
 class _Rows:
     """What a snapshot does to a table, the regions that it holds, and the version that it was prepared from.
 
-    `believed` says that facts are those of its manifests.
+    `believed` says that facts are those of its manifests, `learned` are properties by which its writer is known.
     """
 
     operation: DataOperation | None
     regions: tuple[RegionUse, ...]
     read_version: int
     believed: bool
+    learned: Mapping[str, str]
 
 
 class Attempt:
@@ -78,8 +80,11 @@ class Attempt:
     Once it is made, `beside` is given what follows: to be called while the answer is made, and waited for.
     """
 
-    def __init__(self, lake: Lake, requests: Sequence[TableRequest], request_id: str | None, beside: Beside) -> None:
+    def __init__(
+        self, lake: Lake, requests: Sequence[TableRequest], request_id: str | None, client: str, beside: Beside
+    ) -> None:
         self.lake, self.requests, self.request_id, self.beside = lake, requests, request_id, beside
+        self.client = client
         self.context, self.catalog = lake.context, lake.own_catalog()
         self.commits: list[TableCommit] = []
         self.leftovers: list[str] = []
@@ -88,14 +93,14 @@ class Attempt:
         self.held: dict[UUID, Held] = {}
         self.publishing: list[Callable[[], None]] = []
 
-    def run(self) -> int | None:
-        """The version that was made; None when there was nothing to change."""
+    def run(self, found: Sequence[TableState | None] | None) -> int | None:
+        """The new version; None if there was nothing to change. `found` are the tables, if just read."""
         with ExitStack() as self.until:
-            return self._run(self._find())
+            return self._run(self._find(found))
 
-    def _find(self) -> list[TableState | None]:
-        """The tables as they are now. Keyed ones that get rows are held, in one order, before their heads count."""
-        found = [self._state(request) for request in self.requests]
+    def _find(self, found: Sequence[TableState | None] | None) -> Sequence[TableState | None]:
+        """The current tables. Keyed tables that get rows are held, in one order, before their heads are read."""
+        found = [self._state(request) for request in self.requests] if found is None else found
         some = zip(self.requests, found, strict=True)
         written = [state for request, state in some if state is not None and request.wanted.snapshots]
         keyed = [state for state in written if state.schema.identifier_field_ids]
@@ -155,7 +160,7 @@ class Attempt:
     def _create(self, request: TableRequest) -> None:
         """Make the table; rows that come with it are a version of their own, right after."""
         new = create.from_updates(self.context, request.wanted)
-        current(request.wanted)  # what cannot be taken is refused before anything is made
+        current(request.wanted)  # invalid requests are rejected before anything is created
         try:
             state = self.catalog.create_table(request.database, request.name, new)
         except AlreadyExists as error:
@@ -187,14 +192,17 @@ class Attempt:
         read_version = state.version
         if planned.snapshot is not None:
             before = _check_snapshot(state, planned, base, request.wanted, append)
-            rows = self._take_in(state, planned, before, append, replaces=request.wanted.replaces)
+            rows = self._take_in(state, planned, before, append, request.wanted)
             taken, regions, read_version = rows.operation, rows.regions, rows.read_version
+            marks = dict(rows.learned)
             if rows.believed:
                 if VERIFIED not in state.properties:  # what looks for files to read begins here
-                    operations.append(SetProperties({VERIFIED: str(state.head_version)}))
+                    marks[VERIFIED] = str(state.head_version)
                 summary |= {BELIEVED: trust.mode(self.context.config, state.properties)}
+            if marks:
+                operations.append(SetProperties(marks))
             if taken is not None and any(one.adopted is not None for one in taken.added):
-                summary[AGAIN] = "true"  # an engine that brings a file back after it deleted it means it
+                summary[AGAIN] = "true"  # an engine may add a file again after deleting it
             self.tables.add(state.id)
             if taken is not None:
                 operations.append(taken)
@@ -216,7 +224,7 @@ class Attempt:
             )
 
     def _take_in(
-        self, state: TableState, planned: CommitPlan, before: Json | None, append: FreeAppend | None, *, replaces: bool
+        self, state: TableState, planned: CommitPlan, before: Json | None, append: FreeAppend | None, wanted: Wanted
     ) -> _Rows:
         assert planned.snapshot is not None
         if state.schema.identifier_field_ids:
@@ -224,12 +232,14 @@ class Attempt:
             keyed = take_in_keyed(self.context, planned.state, before, planned.snapshot, held, self.until)
             prepared = self.context.committer.prepared(keyed.change)
             assert isinstance(prepared.operation, DataOperation)
-            rows = _Rows(prepared.operation, prepared.regions, prepared.read_version, believed=False)
+            rows = _Rows(prepared.operation, prepared.regions, prepared.read_version, believed=False, learned={})
             leftovers, is_pure = keyed.leftovers, keyed.is_pure
         else:
-            schema_id = planned.state.schema_id
-            taken = take_in(self.context, planned.state, before, planned.snapshot, schema_id, replaces=replaces)
-            rows = _Rows(taken.operation, (), state.version, taken.believed)
+            writer = Writer(self.context.config, self.client, wanted.snapshots, planned.state)
+            after, replaces = planned.state, wanted.replaces
+            taken = take_in(self.context, after, before, planned.snapshot, writer.verify, replaces=replaces)
+            learned = writer.learned if taken.read else {}
+            rows = _Rows(taken.operation, (), state.version, taken.believed, learned)
             leftovers, is_pure = taken.leftovers, rebase.is_pure(taken.operation)
         self.leftovers += leftovers
         if append is not None and not is_pure:
@@ -244,14 +254,14 @@ class Attempt:
         return made.version
 
     def _follow_up(self) -> None:
-        """Publish the manifests, and then delete what nobody needs. Unavailable when nobody knows what counts."""
+        """Publish the manifests, then delete unneeded files. Raises Unavailable if the outcome is unknown."""
         for publish in self.publishing:
             publish()
         if self.leftovers:
             self._clean_up()
 
     def _undo(self) -> None:
-        """Take back tables that were made for a commit that failed."""
+        """Drop tables that were created for a failed commit."""
         for table_id in self.made:
             try:
                 entry = self.catalog.table_entry(table_id)

@@ -1,4 +1,6 @@
-"""New tables, at once or staged: a staged one has an id and a location, and exists once a commit asserts it."""
+"""Creates tables, at once or staged: a staged table has an id and a location, and exists after a commit with
+assert-create.
+"""
 
 # Decisions: docs/decisions/0068
 
@@ -69,7 +71,7 @@ def create_table(lake: LakeOf, borrower: BorrowerOf, namespace: str, body: Body)
 def describe(
     given: Schema, spec: PartitionSpec | None, order: SortOrder | None, properties: dict[str, str], table_id: UUID
 ) -> NewTable:
-    """A table to be made; its columns are numbered from 1 on. A schema with identifier fields makes a keyed table."""
+    """A new table; its columns are numbered from 1. A schema with identifier fields makes a keyed table."""
     schema = make_schema(given)
     if keys := key_names(schema):
         schema = with_key(schema, keys)
@@ -103,7 +105,7 @@ def from_updates(context: Context, wanted: Wanted) -> NewTable:
             raise InvalidInput(f"{wanted.uuid!r} is no UUID.") from None
     if not isinstance(wanted.schema, Schema):
         raise InvalidInput("A new table needs add-schema and set-current-schema.")
-    first = wanted.schemas[0]  # what the transaction made of it later is a change of the new table
+    first = wanted.schemas[0]  # later updates of the transaction are changes of the new table
     properties = dict(wanted.set)
     if wanted.format_version is not None:
         properties[documents.FORMAT_PROPERTY] = str(wanted.format_version)
@@ -116,7 +118,7 @@ def from_updates(context: Context, wanted: Wanted) -> NewTable:
 
 
 def as_state(database: str, name: str, new: NewTable) -> TableState:
-    """The new table as it will be, before any version has it."""
+    """The state of the new table before it is committed."""
     assert new.id is not None
     return TableState(
         id=new.id,
@@ -157,7 +159,7 @@ def _staged(lake: Lake, borrower: Borrower, database: str, name: str, new: NewTa
 
 
 def _make_folders(lake: Lake, table_id: UUID) -> None:
-    """Engines write into folders of a staged table, and some do not make them."""
+    """Create the folders of a staged table, because some engines do not."""
     for prefix in (paths.metadata_prefix(table_id), paths.data_prefix(table_id)):
         folder = lake.store.local_path(prefix)
         if folder is not None:

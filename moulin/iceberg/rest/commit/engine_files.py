@@ -43,7 +43,7 @@ class Folder:
         self.location = location(store, self._table.rstrip("/"))
 
     def path(self, where: object) -> str:
-        """The path in the store behind a location; refused when it is not below the table's."""
+        """The path in the store for a location; rejected if it is not below the table's."""
         if isinstance(where, str):
             for root in self._roots:
                 if where.startswith(root + self._table):
@@ -68,7 +68,7 @@ class Folder:
             raise InvalidInput(f"{where} is not there: write files before the commit that names them.") from None
 
     def etag(self, where: object) -> str:
-        """What the store says of the content of a file; empty where it says nothing."""
+        """The ETag of a file; empty if the store has none."""
         try:
             return self._store.head(self.path(where)).etag or ""
         except NotFound:
@@ -94,11 +94,11 @@ class TableFolder(Folder):
         self.location = table_location(context.store, state)
 
     def path(self, where: object) -> str:
-        if isinstance(where, str):
+        if isinstance(where, str) and not any(where.startswith(root + self._table) for root in self._roots):
             if (based := self.based(where)) is not None:
                 return based
             for root in self._roots:
-                if where.startswith(root) and not where.startswith(root + self._table):
+                if where.startswith(root):
                     path = paths.checked(where.removeprefix(root))
                     if self._is_beside(path):
                         return path
@@ -130,7 +130,7 @@ class TableFolder(Folder):
 
 
 def check_statistics(folder: Folder, files: Iterable[Json | None]) -> None:
-    """Refuse statistics whose file is not there, not below the table's folder, or of another size."""
+    """Reject statistics whose file is missing, not below the table's folder, or of a different size."""
     for one in files:
         if one is not None and folder.size(one["statistics-path"]) != one["file-size-in-bytes"]:
             raise InvalidInput(f"{one['statistics-path']} does not have {one['file-size-in-bytes']} bytes.")
@@ -160,7 +160,7 @@ class Entries:
 
 
 def read_manifests(folder: Folder, manifests: Sequence[Json]) -> Entries:
-    """The live files of manifests; refused when a manifest list says something else of them."""
+    """The live files of manifests; rejected if a manifest list differs from them."""
     found = Entries()
     added: list[int] = []
     compared: list[int] = []
@@ -173,6 +173,8 @@ def read_manifests(folder: Folder, manifests: Sequence[Json]) -> Entries:
             if record["status"] == DELETED:
                 continue
             file = record["data_file"]
+            if file.get("key_metadata") is not None:
+                raise Unsupported(f"{file['file_path']} is encrypted: this catalog keeps no keys to read it with.")
             content = file.get("content") or 0
             if content == 2:
                 found.equality[file["file_path"]] = DataFile(file, record["status"], spec_id, names)

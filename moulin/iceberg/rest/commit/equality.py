@@ -1,7 +1,7 @@
-"""Equality deletes of engines: the rows of the table that they name, found when the snapshot is committed.
+"""Equality deletes of engines: finds the deleted rows when the snapshot is committed.
 
-They apply to every row that is there before the snapshot, of the delete file's own partition where its spec has one.
-Null equals null. From then on the rows are hidden by deletion vectors; the delete files go.
+They apply to every row older than the snapshot, in the delete file's partition if its spec has fields. Null equals
+null. The rows are hidden by deletion vectors; the delete files are removed.
 """
 
 # Decisions: docs/decisions/0513
@@ -38,7 +38,7 @@ Positions = dict[int, BitMap64]
 
 @dataclass(frozen=True, slots=True)
 class EqualityDelete:
-    """One delete file: the columns that it compares, the values, and the partition that it is about (None: all)."""
+    """One delete file: its columns, values, and partition (None: all)."""
 
     names: tuple[str, ...]
     values: pa.Table

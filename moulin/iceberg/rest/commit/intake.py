@@ -1,7 +1,7 @@
-"""A snapshot that an engine wrote, taken in: its files become segments and deletion vectors of one operation.
+"""Converts a snapshot of an engine: its files become segments and deletion vectors of one operation.
 
-Only manifests that the base lacks, or that the snapshot does without, are read: cost follows what changed. Data files
-are copied into folders of segments, as every reader of the lake expects them; the engine's own go after the commit.
+Only added and removed manifests are read, so the cost depends on the change. Data files are copied into segment
+folders, where every reader of the lake expects them; the engine's files are deleted after the commit.
 """
 
 from __future__ import annotations
@@ -36,23 +36,24 @@ from moulin.table.context import Context
 class Taken:
     """What a snapshot does to the table, and the engine's files that are not needed once it is committed.
 
-    `believed` says that not every file was read.
+    `believed` says that not every file was read, `read` that some were.
     """
 
     operation: DataOperation | None
     leftovers: tuple[str, ...]
     believed: bool = False
+    read: bool = False
 
 
 def take_in(
-    context: Context, state: TableState, base: Json | None, snapshot: Json, schema_id: int, *, replaces: bool = False
+    context: Context, state: TableState, base: Json | None, snapshot: Json, verify: str, *, replaces: bool = False
 ) -> Taken:
     """Read a snapshot that follows `base`, a snapshot of the table at `state`, and copy what it brings.
 
-    `state` has the schemas and specs that the commit makes current; `schema_id` is the one that files are read with.
+    `state` has the schemas and specs that the commit makes current; `verify` says which files are read.
     With `replaces`, what the table has goes.
     """
-    intake = Intake(context, state, schema_id)
+    intake = Intake(context, state, state.schema_id, verify)
     intake.replaces = replaces
     return intake.run(base, snapshot)
 
@@ -64,8 +65,8 @@ def copy_in(
 
     `specs` leads from ids of its partition specs to the table's own. None when it has no rows.
     """
-    intake = Intake(context, state, state.schema_id)
-    intake.folder, intake.foreign, intake.verify = folder, specs, trust.ALL
+    intake = Intake(context, state, state.schema_id, trust.ALL)
+    intake.folder, intake.foreign = folder, specs
     return intake.run(None, snapshot).operation
 
 
@@ -112,7 +113,7 @@ class Intake(Arrivals):
                 everything=True,
             )
             self.leftovers += [self.folder.path(record["file_path"]) for record in deletes]
-            return Taken(operation, tuple(dict.fromkeys(self.leftovers)), self._believes(len(came)))
+            return self._taken(operation, len(came))
         kind: type[DataOperation] = Overwrite
         leaving = tuple(_expected(segment) for segment in (*removed.values(), *whole))
         if not leaving and not vectors:
@@ -126,12 +127,13 @@ class Intake(Arrivals):
             added_vectors={number: written[number] for number in fresh},
         )
         self.leftovers += [self.folder.path(record["file_path"]) for record in deletes]
-        # An engine's snapshot that changes nothing is a version all the same: its summary may say why it was made.
+        # A snapshot without changes is still a version, because its summary may matter.
         empty = self.foreign is not None and not added
-        return Taken(None if empty else operation, tuple(dict.fromkeys(self.leftovers)), self._believes(len(came)))
+        return self._taken(None if empty else operation, len(came))
 
-    def _believes(self, files: int) -> bool:
-        return not all(trust.is_read(self.verify, at) for at in range(files))
+    def _taken(self, operation: DataOperation | None, files: int) -> Taken:
+        read = [trust.is_read(self.verify, at) for at in range(files)]
+        return Taken(operation, tuple(dict.fromkeys(self.leftovers)), not all(read), any(read))
 
     def _entries(self, base: Json | None, snapshot: Json) -> tuple[Entries, Entries]:
         """The live files of the manifests that only the base has, and of those that only the snapshot has."""
@@ -202,7 +204,7 @@ class Intake(Arrivals):
         """Add the rows that equality deletes name to the vectors of their segments; returns those that lose all."""
         if not files:
             return []
-        if self.foreign is not None:  # they would be about files that are copied in the same commit
+        if self.foreign is not None:  # they would refer to files that are copied in the same commit
             raise Unsupported(f"{min(files)} holds equality deletes: rewrite the files of the table first.")
         deletes = read_deletes(self.folder, self.state, list(files.values()))
         whole: list[LiveSegment] = []

@@ -1,8 +1,8 @@
-"""Rows of engines for a table with a primary key: what an engine appends replaces the rows of the same keys.
+"""Rows of engines for a table with a primary key: appended rows replace rows with the same keys.
 
-The regions of the table are held from before the head is looked at until the commit, so that no put is lost. Rows are
-written again, in key order and with key indexes; older rows of their keys are found by these and hidden in the same
-version, as are those that delete files name.
+The regions of the table are held from before the head is read until the commit, so that no put is lost. Rows are
+rewritten in key order with key indexes; older rows with their keys are found by key index and hidden in the same
+version, as are rows in delete files.
 """
 
 # Decisions: docs/decisions/0512
@@ -20,6 +20,7 @@ from pyroaring import BitMap64
 from moulin.errors import Fenced, InvalidInput
 from moulin.formats import deletion_vector
 from moulin.iceberg.format.json import Json
+from moulin.iceberg.rest.commit import trust
 from moulin.iceberg.rest.commit.engine_files import DataFile, checked_partition
 from moulin.iceberg.rest.commit.equality import find_rows, read_deletes
 from moulin.iceberg.rest.commit.intake import Intake
@@ -42,7 +43,7 @@ from moulin.table.write.writes import number_source
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A keyed table whose regions are held, and what it is meanwhile."""
+    """A keyed table whose regions are held, and its state."""
 
     keyed: KeyedTable
     seen: KeyedVersion
@@ -92,7 +93,7 @@ def take_in_keyed(
 
 class _KeyedIntake(Intake):
     def __init__(self, context: Context, state: TableState, held: Held, until: ExitStack) -> None:
-        super().__init__(context, state, state.schema_id)
+        super().__init__(context, state, state.schema_id, trust.ALL)
         self.held, self.until = held, until
 
     def change(self, base: Json | None, snapshot: Json) -> KeyedTaken:
@@ -119,7 +120,7 @@ class _KeyedIntake(Intake):
         return KeyedTaken(change, tuple(dict.fromkeys(self.leftovers)), is_pure)
 
     def _written(self, files: Iterable[DataFile], positions: Mapping[str, BitMap64]) -> DataChange:
-        """The upsert of the rows of data files. A key that comes twice is refused."""
+        """The upsert of the rows of data files. Rejects duplicate keys."""
         context, held, seen = self.context, self.held, self.held.seen
         plan = plan_held(context, held.keyed, replace(seen, state=self.state))
         runs = write_runs(plan, context, self._batches(files, positions), number_source(context))

@@ -1,4 +1,4 @@
-"""Where files of engines may lie: how addresses are spelled, base paths, and the location that a table is to have."""
+"""The allowed locations of engines' files: formats of addresses, base paths, and the location of a table."""
 
 # Decisions: docs/decisions/0631
 
@@ -14,7 +14,7 @@ from moulin.table.context import Context
 
 
 def spellings(root: str) -> list[str]:
-    """How engines spell a location: those on Hadoop write file:/, some leave the scheme out."""
+    """Normalizes locations of engines: those on Hadoop write file:/, some omit the scheme."""
     if not root.startswith("file://"):
         return [root]
     plain = root.removeprefix("file://")
@@ -56,7 +56,7 @@ def make_location(context: Context, where: str | None) -> None:
     try:
         folders = [context.store.local_path(f"{path}/{name}") for name in ("data", "metadata")]
     except MoulinError:
-        return  # the base path is not there yet: it is not made, and whoever writes there says so
+        return  # the base path does not exist: it is not created, and writes there raise an error
     for folder in folders:
         if folder is not None:
             try:

@@ -1,4 +1,4 @@
-"""What the updates of a commit come to: the lake's own operations on one table. What no operation does is a 400."""
+"""Converts the updates of a commit to the lake's operations on one table. Unsupported updates give 400."""
 
 # Decisions: docs/decisions/0161, docs/decisions/0504, docs/decisions/0632
 
@@ -75,7 +75,7 @@ def plan(state: TableState, wanted: Wanted, base: Json, asked: str | None) -> Co
 
 
 def _replaced(state: TableState, wanted: Wanted) -> tuple[TableState, list[Operation]]:
-    """As `_layout`, for a table that begins anew: its rows go, so that its columns may be any others."""
+    """Like `_layout`, for a replaced table: its rows are removed, so its columns can be arbitrary."""
     if state.schema.identifier_field_ids:
         raise Unsupported(f"{state.full_name} has a primary key: drop it and make another in its place.")
     operations: list[Operation] = []
@@ -217,7 +217,7 @@ def _expired(state: TableState, wanted: Wanted, base: Json) -> dict[str, str]:
 
 
 def _changed_spec(state: TableState, wanted: Wanted) -> PartitionSpec | None:
-    """The partition spec that the table gets; None when it stays."""
+    """The new partition spec of the table; None if unchanged."""
     spec = state.specs.get(wanted.spec) if isinstance(wanted.spec, int) else wanted.spec
     if isinstance(wanted.spec, int) and spec is None:
         raise InvalidInput(f"{state.full_name} has no partition spec {wanted.spec}.")
@@ -225,7 +225,7 @@ def _changed_spec(state: TableState, wanted: Wanted) -> PartitionSpec | None:
 
 
 def _changed_order(state: TableState, wanted: Wanted) -> SortOrder | None:
-    """The sort order that the table gets; None when it stays."""
+    """The new sort order of the table; None if unchanged."""
     order = wanted.order
     if isinstance(order, int):
         known = {UNSORTED_SORT_ORDER.order_id: UNSORTED_SORT_ORDER, **state.sort_orders}

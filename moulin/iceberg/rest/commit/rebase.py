@@ -1,7 +1,7 @@
-"""Appends of engines that lost a race: where the table says so, their snapshot follows the current one instead.
+"""Rebases conflicting appends of engines onto the current snapshot, if the table allows it.
 
-An append adds files and looks at none, so it means the same after any other commit. The specification wants the ref to
-stand where the client says; so this is off, unless the table has the property `moulin.rebase-appends`.
+An append only adds files, so it means the same after any other commit. The specification requires the ref to be where
+the client says, so this is off unless the table has the property `moulin.rebase-appends`.
 """
 
 # Decisions: docs/decisions/0510
@@ -27,7 +27,7 @@ from moulin.model.tags import MAIN
 
 @dataclass(frozen=True, slots=True)
 class FreeAppend:
-    """An append that may follow any snapshot: the one that its writer saw, and what else the writer requires."""
+    """An append that can be rebased: the snapshot that its writer saw, and its other requirements."""
 
     before: Json | None
     first: Json
@@ -36,7 +36,7 @@ class FreeAppend:
 
     @property
     def follows_any(self) -> bool:
-        """Whether nothing that others may change meanwhile is required; else it follows the head that was checked."""
+        """Whether there are no requirements that others may violate; otherwise it is based on the checked head."""
         return all(one.get("type") == "assert-table-uuid" for one in self.requirements if isinstance(one, dict))
 
 
@@ -48,7 +48,7 @@ def free_append(state: TableState, base: Json, requirements: Sequence[Any], want
     parent = parent_of(first)
     before = next((one for one in base["snapshots"] if one["snapshot-id"] == parent), None)
     if parent is not None and before is None:
-        return None  # its files cannot be told from the table's any more
+        return None  # its files can no longer be distinguished from the table's
     held = [one for one in requirements if not _is_about(one, parent)]
     return FreeAppend(before, first, tuple(held), f"{state.id} {requirements!r} {wanted!r}")
 
@@ -131,5 +131,5 @@ def _unlike(now: Mapping[int, NestedField], then: Mapping[int, NestedField]) -> 
 
 
 def is_pure(operation: DataOperation | None) -> bool:
-    """Whether what a snapshot brought is nothing but new rows."""
+    """Whether a snapshot only added rows."""
     return isinstance(operation, Append) and not operation.added_vectors

@@ -1,7 +1,7 @@
-"""Registered tables: one of the lake's own that was dropped, or one that other software wrote into the lake's storage.
+"""Registers tables: a dropped table of the lake, or one that other software wrote into the lake's storage.
 
-The first comes back. Of the second, the rows of its current snapshot are copied, as those of a commit are; the files
-stay as they are. Nothing outside of the lake's storage is read.
+The first is restored. Of the second, the rows of the current snapshot are copied, as in a commit; its files are kept.
+Nothing outside of the lake's storage is read.
 """
 
 # Decisions: docs/decisions/0113

@@ -1,4 +1,4 @@
-"""Requirements of a commit, checked against a table's metadata. One that does not hold is a 409: read again, retry."""
+"""Checks the requirements of a commit against a table's metadata. A violated one gives 409: read again, retry."""
 
 # Decisions: docs/decisions/0490
 
@@ -12,7 +12,7 @@ from moulin.iceberg.format.json import Json
 from moulin.iceberg.rest.errors import RestError, commit_failed, missing
 from moulin.iceberg.rest.requests import field
 
-# The member that holds the expected value, where metadata has it, and what clients call it.
+# The member with the expected value, its place in metadata, and its name for clients.
 _NUMBERS: Final = {
     "assert-last-assigned-field-id": ("last-assigned-field-id", "last-column-id", "last assigned field id"),
     "assert-current-schema-id": ("current-schema-id", "current-schema-id", "current schema"),
@@ -81,5 +81,5 @@ def _check_ref(one: Json, metadata: Json) -> None:
 
 
 def _failed(what: str) -> RestError:
-    """The words are those of Iceberg's own catalogs: clients look for them."""
+    """The text is that of Iceberg's own catalogs, because clients match on it."""
     return commit_failed(f"Requirement failed: {what}")

@@ -99,7 +99,7 @@ def same_fields(one: Schema, other: Schema) -> bool:
 
 
 def schema_changes(state: TableState, wanted: Schema) -> tuple[tuple[SchemaChange, ...], TableState]:
-    """What leads from the table's schema to `wanted`, and the table with that schema. Refused when nothing does."""
+    """The changes from the table's schema to `wanted`, and the table with that schema. Rejected if impossible."""
     old = StructType(*state.schema.fields)
     new = StructType(*wanted.fields)
     changes = [*_dropped(old, new, ""), *_changed(old, new, "")]
@@ -216,7 +216,7 @@ def changed_spec(state: TableState, wanted: PartitionSpec) -> tuple[SetPartition
 
 
 def new_spec(wanted: PartitionSpec, given: Schema, schema: Schema) -> tuple[PartitionSpec, int]:
-    """The spec of a new table whose columns were numbered anew; its fields keep their names."""
+    """The spec of a new table with renumbered columns; its fields keep their names."""
     texts = spec_texts(wanted, given)
     made, last = parse_spec(texts, schema)
     taken = {name.lower() for name in schema.column_names}
@@ -234,7 +234,7 @@ def _field_name(asked: PartitionField, own: PartitionField, columns: set[str]) -
 
 
 def new_order(wanted: SortOrder, given: Schema, schema: Schema) -> SortOrder:
-    """The sort order of a new table whose columns were numbered anew."""
+    """The sort order of a new table with renumbered columns."""
     if not wanted.fields:
         return UNSORTED_SORT_ORDER
     fields = []
@@ -260,7 +260,7 @@ def _sort_text(field: SortField, schema: Schema) -> str:
 
 
 def last_added(values: Sequence[Any], what: str) -> Any:
-    """What -1 stands for."""
+    """The value that -1 stands for."""
     if not values:
         raise InvalidInput(f"-1 stands for the last added {what}, and none was added.")
     return values[-1]

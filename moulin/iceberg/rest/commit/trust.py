@@ -1,11 +1,12 @@
-"""What is believed of an engine's data files, and the facts of a file that is taken at its manifest's word.
+"""Decides which data files of an engine are verified, and computes facts of unverified files from their manifest.
 
 With `all`, every file of a commit is read and compared with its manifest. With `manifest`, facts come from the
 manifest, and files below base paths stay where the engine wrote them. With `sample`, the first file of a commit and
-every tenth after it are read, and the others are believed.
+every tenth after it are read, and the others are trusted. `new-writers` is one of the other two for each writer
+(`writers.py`).
 """
 
-# Decisions: docs/decisions/0491
+# Decisions: docs/decisions/0491, docs/decisions/0700
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from moulin.model.layout.bounds import bound_from_bytes
 from moulin.model.schema.values import PrimitiveType, Schema
 from moulin.table.properties import effective
 
-ALL, SAMPLE, MANIFEST = "all", "sample", "manifest"
+ALL, SAMPLE, MANIFEST, NEW_WRITERS = "all", "sample", "manifest", "new-writers"
 _EVERY: Final = 10
 
 
@@ -92,4 +93,4 @@ def _checked(kind: PrimitiveType, value: bytes | None, where: str) -> bytes | No
     return value
 
 
-__all__ = ["ALL", "MANIFEST", "SAMPLE", "is_read", "manifest_facts", "mode"]
+__all__ = ["ALL", "MANIFEST", "NEW_WRITERS", "SAMPLE", "is_read", "manifest_facts", "mode"]

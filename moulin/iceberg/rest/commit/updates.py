@@ -1,4 +1,4 @@
-"""Updates of a commit, read and put together by what they ask for. Unknown ones are refused: 400."""
+"""Parses the updates of a commit and groups them. Unknown ones give 400."""
 
 # Decisions: docs/decisions/0067
 
@@ -37,12 +37,15 @@ _PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage
 _COUNTED: Final = re.compile(r"operation$|moulin\.|(added|deleted|removed|changed|total|manifests|entries|replaced)-")
 _LONGEST: Final = 16 << 10
 VERIFY: Final = "moulin.verify"
-_NOT_KEPT: Final = (
-    "remove-partition-specs",
-    "remove-schemas",
-    "add-encryption-key",
-    "remove-encryption-key",
-)
+_STAYS: Final = "versions that are kept, branches and clones are read by them."
+_NO_KEYS: Final = "this catalog keeps no encryption keys. Let the storage encrypt the files."
+_NOT_TAKEN: Final = {
+    "remove-partition-specs": f"partition specs stay: {_STAYS}",
+    "remove-schemas": f"schemas stay: {_STAYS}",
+    "add-encryption-key": _NO_KEYS,
+    "remove-encryption-key": _NO_KEYS,
+}
+_ENCRYPTED: Final = "encryption.key-id"
 
 
 @dataclass(slots=True)
@@ -63,7 +66,7 @@ class Wanted:
     removed: list[str] = field(default_factory=list)
     snapshots: list[Json] = field(default_factory=list)
     main: int | None = None
-    replaces: bool = False  # what main has goes: the table begins anew, with its name and its history
+    replaces: bool = False  # main's rows are removed: the table is replaced, keeping its name and history
     refs: dict[str, Json | None] = field(default_factory=dict)  # other branches and tags; None removes one
     expired: list[int] = field(default_factory=list)  # ids of snapshots
     statistics: dict[str, Json | None] = field(default_factory=dict)  # by the property that keeps them; None removes it
@@ -85,8 +88,8 @@ def read_updates(updates: Sequence[Any]) -> Wanted:
         if not isinstance(update, dict):
             raise InvalidInput("An update is a JSON object.")
         action = member(update, "action", str)
-        if action in _NOT_KEPT:
-            raise Unsupported(f"Update {action!r} is not taken: this catalog keeps no such thing for engines.")
+        if (why := _NOT_TAKEN.get(action)) is not None:
+            raise Unsupported(f"Update {action!r} is not taken: {why}")
         if action not in _READERS:
             raise InvalidInput(f"{action!r} is not an update of tables that this catalog knows.")
         _READERS[action](wanted, update)
@@ -249,6 +252,8 @@ def checked_properties(given: Mapping[str, str]) -> dict[str, str]:
     """Properties of an engine that a table may get, without those that the catalog says by itself."""
     if paths := sorted(set(given) & set(_PATHS)):
         raise Unsupported(f"Property {paths[0]!r} is not taken: files lie below the table's own location.")
+    if _ENCRYPTED in given:
+        raise Unsupported(f"Property {_ENCRYPTED!r} is not taken: {_NO_KEYS}")
     if VERIFY in given:
         raise Unsupported(f"Property {VERIFY!r} is the lake's to set (Table.set_properties), not an engine's.")
     return check_properties({key: value for key, value in given.items() if key not in _DERIVED})

@@ -1,9 +1,8 @@
 """Scan planning for engines: which files of a table a scan has to read.
 
 `plan` is the endpoint: it asks the catalog with a filter and answers with file tasks, without reading manifests.
-`filter` makes a predicate of the filter of a request; it may let through more than matches, because engines filter
-again. `residual` says what of it they have to test in a file, `files` spells files, and `pending` keeps plans that take
-long.
+`filter` makes a predicate of the filter of a request; it may keep non-matching segments, because engines filter again.
+`residual` computes what they have to test in a file, `files` formats files, and `pending` keeps slow plans.
 
 May import: `rest.tables` and what lies below it, `iceberg.projection`, `iceberg.format`.
 Read first: `plan.py`.

@@ -1,4 +1,4 @@
-"""Files of a plan as the specification spells them: data files with statistics, and the deletes that belong to them."""
+"""Formats the files of a plan: data files with statistics, and their deletes."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Filters of scan requests, as a predicate that leaves out segments: it may let through more than what matches.
+"""Converts filters of scan requests to a predicate that skips segments; it may keep non-matching ones.
 
-Engines apply their filter to rows by themselves. So whatever has no equal here (a transform of a column, a number for a
-nanosecond, a literal of another type) counts as true, after negations were carried down to where that is safe. In
-Iceberg `x != 1` is true of null, in a condition it is not: what is negated also takes nulls, and NaN if it has any.
+Engines apply their filter to rows by themselves. So anything without an equivalent here (a transform of a column, a
+number for a nanosecond, a literal of another type) counts as true, after pushing down negations. In Iceberg `x != 1` is
+true for null, in a condition it is not: negations also include nulls and NaN.
 
-With `surely` it is the other way round, for rows of which every engine says that they match: what has no equal counts
-as false, and rows with null or NaN, about which engines differ, are not taken.
+With `surely` it is the opposite, for rows that match in every engine: anything without an equivalent counts as false,
+and rows with null or NaN, where engines differ, are excluded.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _KINDS: Final = {*_COMPARE, *_NEGATIVE, *_NEGATIVE.values()}
 
 
 def read_filter(document: Any, schema: Schema, *, surely: bool = False) -> Predicate:
-    """What a filter comes to for segments; None takes everything."""
+    """The predicate of a filter for segments; None matches everything."""
     condition = TRUE if document is None else _Reader(schema, surely).read(document, False, 0)
     return Predicate.of(schema, condition, json.dumps(document))
 

@@ -1,6 +1,6 @@
-"""Plans that take longer than a request should: made in threads of their own, fetched by their id, cancelled by it.
+"""Slow plans: computed in separate threads, fetched and cancelled by id.
 
-They are in the memory of this server, for a while, bounded in number for each caller and in bytes for all of them.
+They are kept in the memory of this server for a while, limited in number per caller and in bytes overall.
 """
 
 # Decisions: docs/decisions/0523
@@ -33,7 +33,7 @@ _IN_ALL: Final = 64
 
 
 class Cancelled(Exception):
-    """Nobody wants the plan any more."""
+    """The plan was cancelled."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Plan:
     result: bytes | None = None
 
     def go_on(self) -> None:
-        """Raises Cancelled when the plan is not wanted any more; asked between the steps of the work."""
+        """Raises Cancelled if the plan was cancelled; called between the steps of the work."""
         if self.cancelled:
             raise Cancelled
 

@@ -1,9 +1,9 @@
 """Scan planning: which files of a table a scan has to read, found by the catalog with a filter, without manifests.
 
-A plan of many files names the rest in tasks that carry all that is needed to fetch them, so that no server keeps
-anything: the version, and numbers of segments. One that takes long is made in the background: see `pending.py`.
+A plan with many files returns the rest as tasks. A task contains all that is needed to fetch it (the version and
+segment numbers), so servers keep no state. Slow plans are made in the background: see `pending.py`.
 
-A scan between two snapshots is one of what was appended after the first, up to the second. See docs/decisions/0160.
+A scan between two snapshots returns the files appended after the first, up to the second. See docs/decisions/0160.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ router = APIRouter()
 FILES = 1000
 """Files that an answer lists at most."""
 
-_LARGEST = 4 << 20  # bytes of what a task unpacks to
+_LARGEST = 4 << 20  # limit of a decoded task in bytes
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a request asks for, checked."""
+    """A checked request."""
 
     state: TableState
     since: int | None
@@ -130,7 +130,7 @@ def _read(lake: Lake, state: TableState, body: Json) -> _Asked:
 
 
 def _plan(lake: Lake, asked: _Asked, plan: Plan) -> Json:
-    """The answer: the first files, and tasks that name the others."""
+    """The response: the first files, and tasks for the others."""
     state, found = asked.state, asked.found
     residuals = None if asked.filter is None else Residuals(asked.filter, state)
     facts_of = asked.stats | (frozenset() if residuals is None else residuals.field_ids)

@@ -1,7 +1,7 @@
-"""What is left of a scan's filter for the rows of one file, after what the catalog knows of that file.
+"""Computes the residual of a scan's filter for one file, using the catalog's statistics of the file.
 
-A part that every row of the file passes becomes `true`, one that none passes `false`, and both disappear from what is
-around them. What the catalog cannot judge stays as the engine wrote it.
+A part that every row of the file passes becomes `true`, one that none passes `false`, and both are simplified away.
+Parts that the catalog cannot decide are kept unchanged.
 """
 
 # Decisions: docs/decisions/0523

@@ -1,4 +1,4 @@
-"""Views that engines make, change and register. Their texts are stored as they are: whoever runs one checks it."""
+"""Views that engines create, change and register. Their SQL is stored unchanged and checked when it is run."""
 
 # Decisions: docs/decisions/0500, docs/decisions/0501
 
@@ -88,7 +88,7 @@ def _made(lake: Lake, database: str, name: str, history: ViewHistory, properties
 
 
 def _query(history: ViewHistory, properties: Mapping[str, str]) -> tuple[ViewQuery, str | None]:
-    """What the catalog keeps of a view: its query, and its description."""
+    """The catalog's form of a view: its query and description."""
     own = dict(properties)
     description = own.pop(documents.COMMENT, None)
     return ViewQuery(history.current.representations, history.schema, own, history=history), description

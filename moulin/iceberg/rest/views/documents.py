@@ -1,7 +1,7 @@
 """A view as Iceberg's metadata, and versions of requests as the lake's.
 
-No file is written: the catalog has it all. The address that is shown for the metadata names the view and its state,
-and registering it finds the view again.
+No file is written: the catalog has it all. The metadata address identifies the view and its state, and registering it
+restores the view.
 """
 
 # Decisions: docs/decisions/0500

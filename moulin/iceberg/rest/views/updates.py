@@ -1,4 +1,4 @@
-"""What the updates of a request make of a view, and the requirements that a view is held to."""
+"""Applies the updates of a request to a view, and checks the requirements."""
 
 # Decisions: docs/decisions/0500
 
@@ -45,7 +45,7 @@ def check_requirements(requirements: Sequence[Any], uuid: str) -> None:
 
 
 def apply(updates: Sequence[Any], view: Changed) -> None:
-    """Apply updates in their order, and let go of versions that the view keeps no longer."""
+    """Apply updates in order, and remove versions beyond the limit."""
     before, known = view.history.current, {one.version_id for one in view.history.versions}
     for one in updates:
         kind = field(one, "action", str) if isinstance(one, dict) else None

@@ -71,7 +71,7 @@ def to_message_commit(commit: TableCommit) -> pb.TableCommit:
         case SetPartitioning(fields, None):
             message.set_partitioning.CopyFrom(pb.SetPartitioning(fields=fields))
         case SetPartitioning():  # only engines choose ids and names, and they commit where the catalog is
-            raise Unsupported("A partition spec with ids of its own is not sent over gRPC: give its fields alone.")
+            raise Unsupported("A partition spec with ids cannot be sent over gRPC: pass only its fields.")
         case SetSortOrder(fields):
             message.set_sort_order.CopyFrom(pb.SetSortOrder(fields=fields))
         case CreateIndex() as index:
@@ -127,7 +127,7 @@ def _from_message_operation(m: pb.TableCommit) -> Operation:
         case "drop_index":
             return DropIndex(from_message_id(m.drop_index.id, "index_id"), m.drop_index.name)
         case _:
-            raise InvalidInput("A change names no operation, or one that this server does not know.")
+            raise InvalidInput("A change has no operation, or an unknown one.")
 
 
 def _to_message_data(operation: DataOperation) -> pb.DataOperation:
@@ -154,7 +154,7 @@ def _to_message_data(operation: DataOperation) -> pb.DataOperation:
 def _from_message_data(m: pb.DataOperation) -> DataOperation:
     kind = _DATA.get(m.kind)
     if kind is None:
-        raise InvalidInput(f"{m.kind!r} is not a change of rows; known are: {', '.join(_DATA)}.")
+        raise InvalidInput(f"{m.kind!r} is not a change of rows; known kinds: {', '.join(_DATA)}.")
     values: dict[str, Any] = {
         "added": tuple(map(from_message_facts, m.added)),
         "removed": tuple(map(_from_message_expected, m.removed)),
@@ -164,9 +164,9 @@ def _from_message_data(m: pb.DataOperation) -> DataOperation:
     if kind is not Compact and (m.journals or m.journal_outputs or m.HasField("claim")):
         raise InvalidInput(f"Only kind 'merge' has journals and a task: leave them out of a change of kind {m.kind!r}.")
     if kind is not Overwrite and m.everything:
-        raise InvalidInput(f"Only an overwrite removes everything, not a change of kind {m.kind!r}.")
+        raise InvalidInput(f"Only an overwrite can remove everything, not a change of kind {m.kind!r}.")
     if len({v.segment for v in m.added_vectors}) != len(m.added_vectors):
-        raise InvalidInput("An added segment has one deletion vector at most.")
+        raise InvalidInput("An added segment can have at most one deletion vector.")
     if kind is Compact:
         values["journals"], values["journal_outputs"] = tuple(m.journals), tuple(m.journal_outputs)
         values["claim"] = from_message_claim(m.claim) if m.HasField("claim") else None

@@ -1,4 +1,4 @@
-"""Databases, and what dropping one takes along."""
+"""Databases, and previews of drops."""
 
 from __future__ import annotations
 

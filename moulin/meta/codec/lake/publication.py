@@ -1,4 +1,4 @@
-"""What main takes of the tables of a branch."""
+"""The changes of a publish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments and deletion vectors: committed ones, and those that a commit brings."""
+"""Segments and deletion vectors: committed ones, and new ones in a commit."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def from_message_facts(m: format_pb.DataFileRef) -> SegmentFacts:
     sent.DiscardUnknownFields()  # a newer client may say more
     if to_message_facts(facts) != sent:
         raise InvalidInput(
-            f"Segment {facts.number} comes with a status, version, row id, sequence number or deletion vector of its "
-            "own: the commit gives those. Leave them out."
+            f"Segment {facts.number} has a status, version, row id, sequence number or deletion vector: the commit "
+            f"assigns these. Remove them."
         )
     return facts
 
@@ -51,5 +51,5 @@ def to_message_vector(vector: VectorFacts) -> pb.Vector:
 
 def from_message_vector(m: pb.Vector) -> VectorFacts:
     if m.id:
-        raise InvalidInput(f"The deletion vector of segment {m.segment} has the id {m.id}: the commit gives those.")
+        raise InvalidInput(f"The deletion vector of segment {m.segment} has the id {m.id}: the commit assigns ids.")
     return VectorFacts(m.id, m.segment, m.path, m.offset, m.length, m.cardinality)

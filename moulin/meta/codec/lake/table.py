@@ -1,4 +1,4 @@
-"""Tables: entries, states, and tables to be made."""
+"""Tables: entries, states, and new tables."""
 
 from __future__ import annotations
 
@@ -155,10 +155,10 @@ def from_message_first(m: pb.CreateTableRequest) -> FirstRows | None:
         return None
     operation = from_message_commit(m.first).operation
     if not isinstance(operation, Append) or not operation.added or operation.removed or operation.vectors:
-        raise InvalidInput("A table is made with segments of its own and nothing else.")
+        raise InvalidInput("A table can only be created with its own segments.")
     regions = {from_message_tuple(region.value): region.number for region in m.regions}
     if regions and operation.added_vectors:
-        raise InvalidInput("A keyed table is made with rows that all count.")
+        raise InvalidInput("A keyed table cannot be created with deleted rows.")
     return FirstRows(operation.added, regions, operation.added_vectors)
 
 
@@ -168,17 +168,17 @@ def from_message_new_table(m: pb.CreateTableRequest) -> NewTable:
         schema, spec = schema_from_json(m.schema_json), spec_from_json(m.spec_json)
         order = sort_from_json(m.sort_order_json)
     except Corrupt as error:
-        raise InvalidInput(f"The table cannot be made: {error.message}") from None
+        raise InvalidInput(f"The table cannot be created: {error.message}") from None
     used = {field.source_id for field in spec.fields} | {field.source_id for field in order.fields}
     used |= {m.event_time} if m.HasField("event_time") else set()
     for field_id in used:
         if schema.find_column_name(field_id) is None:
-            raise InvalidInput(f"The schema has no field {field_id}, which partitioning, sorting or event time names.")
+            raise InvalidInput(f"The schema has no field {field_id}, which partitioning, sorting or event time uses.")
     if m.last_column_id < schema.highest_field_id:
-        raise InvalidInput(f"last_column_id is {m.last_column_id}, and the schema has field {schema.highest_field_id}.")
+        raise InvalidInput(f"last_column_id is {m.last_column_id}, but the schema has field {schema.highest_field_id}.")
     last = max((field.field_id for field in spec.fields), default=0)
     if m.last_partition_id < last:
-        raise InvalidInput(f"last_partition_id is {m.last_partition_id}, and the partitioning has field {last}.")
+        raise InvalidInput(f"last_partition_id is {m.last_partition_id}, but the partitioning has field {last}.")
     event_time = m.event_time if m.HasField("event_time") else None
     properties = dict(m.properties)
     table_id = from_message_id(m.first.table_id, "table_id") if m.HasField("first") else None

@@ -1,4 +1,4 @@
-"""Versions of a table: what a commit did."""
+"""Versions of a table: the result of a commit."""
 
 from __future__ import annotations
 

@@ -45,9 +45,7 @@ def from_message_key(store: Store, address: pb.CloudObjectKey) -> str:
     for name in ("provider", "bucket", "path"):
         given = getattr(theirs, name).rstrip("/") if name == "path" else getattr(theirs, name)
         if given and given != getattr(ours, name):
-            raise InvalidInput(
-                f"The object lies in another {name} ({given!r}) than the lake ({getattr(ours, name)!r})."
-            )
+            raise InvalidInput(f"The object is in another {name} ({given!r}) than the lake ({getattr(ours, name)!r}).")
     if not address.key:
         raise InvalidInput("The address of an object needs a key.")
     if address.key.startswith("/"):

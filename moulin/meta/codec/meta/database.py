@@ -1,4 +1,4 @@
-"""Databases, what dropping one takes along, and dropped objects."""
+"""Databases, previews of drops, and dropped objects."""
 
 from __future__ import annotations
 

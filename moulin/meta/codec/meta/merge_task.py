@@ -1,4 +1,4 @@
-"""Merge tasks, as a worker gets them."""
+"""Merge tasks for workers."""
 
 from __future__ import annotations
 

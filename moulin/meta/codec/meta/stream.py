@@ -1,4 +1,4 @@
-"""Streams of collectors: how far they are, and what a nursery made of them."""
+"""Streams of collectors: offsets, and commits of nurseries."""
 
 from __future__ import annotations
 

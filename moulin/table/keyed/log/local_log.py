@@ -77,7 +77,7 @@ class LocalLog:
         self._reader = LocalLogReader(folder, table_id, region)
         self._always = sync == "always"
         self._file_bytes = max(file_bytes, BLOCK_BYTES)
-        self._lock = threading.Lock()  # held to write; whoever needs both takes `_sync_lock` first
+        self._lock = threading.Lock()  # held to write; `_sync_lock` is always taken first
         self._sync_lock = threading.Lock()  # held while syncing
         self._trim_lock = threading.Lock()  # held to remove files; taken before `_lock`
         self._sync_ended = threading.Condition()  # told when `_sync_lock` was released
@@ -144,7 +144,7 @@ class LocalLog:
                 yield position, entry
 
     def trim(self, through: int) -> None:
-        with self._trim_lock:  # files go oldest first, whoever trims: a crash leaves no gap
+        with self._trim_lock:  # files are deleted oldest first, so a crash leaves no gap
             with self._lock:
                 doomed = [first for first, following in pairwise(self._firsts) if following - 1 <= through]
                 self._firsts = self._firsts[len(doomed) :]
@@ -219,7 +219,7 @@ class LocalLog:
         try:
             file.append(header)
             os.fsync(fd)
-            os.replace(temporary, path)  # over the file of a process that wrote no entry
+            os.replace(temporary, path)  # replaces the file of a process that wrote no entry
             _sync_folder(self._folder)
         except BaseException:
             file.close()
@@ -261,7 +261,7 @@ class LocalLog:
                     self._synced = self.last
 
     def _sync_through(self, position: int) -> None:
-        """Returns when a sync that began after this entry was written has ended: that of whoever comes first."""
+        """Returns when a sync that started after this entry was written has ended, by any thread."""
         while self._synced < position:
             if self._sync_lock.acquire(blocking=False):
                 with self._syncing(held=True):
@@ -302,7 +302,7 @@ class LocalLog:
 
     @contextmanager
     def _fatal(self, what: str) -> Iterator[None]:
-        """Around what leaves the file in an unknown state when it fails or is interrupted: then the log is dead."""
+        """Wraps operations that leave the file in an unknown state on failure or interruption: then the log is dead."""
         try:
             yield
         except BaseException as error:
@@ -310,7 +310,7 @@ class LocalLog:
             raise
 
     def _fail(self, what: str, error: BaseException) -> None:
-        """Kills the log, and raises what an OSError means. Everything else is for the caller to raise again."""
+        """Marks the log as dead, and converts an OSError. The caller re-raises other errors."""
         self._death = failed(str(self._folder), what, getattr(error, "strerror", None) or type(error).__name__)
         if isinstance(error, OSError):
             raise self._death.error() from error
@@ -354,7 +354,7 @@ def _lock(folder: Path) -> int:
         if not _locked(fd):
             holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
             raise Fenced(
-                f"The log {folder} is open in process {holder}: close it there, or stop that process, then try again."
+                f"The log {folder} is open in process {holder}: close it there, or stop that process, then retry."
             )
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)
@@ -365,7 +365,7 @@ def _lock(folder: Path) -> int:
 
 
 def _locked(fd: int) -> bool:
-    """Takes the lock. A few attempts: somebody may just look at it."""
+    """Takes the lock, with a few attempts, because another process may be probing it."""
     for _ in range(_LOCK_ATTEMPTS):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -390,7 +390,7 @@ def _at_open(folder: Path) -> Iterator[None]:
         what = f"The log {folder} cannot be opened ({error.strerror})"
         if error.errno in _LASTING:
             raise FailedPrecondition(f"{what}: make its folder writable, or choose another.") from error
-        raise Unavailable(f"{what}: make room or mend the disk, then open the table again.") from error
+        raise Unavailable(f"{what}: free space or repair the disk, then open the table again.") from error
 
 
 def _cut(path: Path, size: int) -> None:

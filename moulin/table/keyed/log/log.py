@@ -23,7 +23,7 @@ class Log(Protocol):
 
     @property
     def last(self) -> int:
-        """Position of the newest entry, 0 when there was none ever."""
+        """Position of the newest entry, 0 if there never was one."""
         ...
 
     def append(self, payload: bytes) -> int:
@@ -43,15 +43,15 @@ class Log(Protocol):
         ...
 
     def trim(self, through: int) -> None:
-        """Lets go of entries up to this position: files or objects that hold nothing newer are deleted."""
+        """Deletes entries up to this position: files or objects without newer entries."""
         ...
 
     def shed(self) -> None:
-        """Goes on in a new file or object, so that `trim` can let go of every entry before. Writers must be paused."""
+        """Starts a new file or object, so that `trim` can delete every earlier entry. Writers must be paused."""
         ...
 
     def close(self) -> None:
-        """Makes everything durable and gives the log up for others. Later appends raise Closed."""
+        """Makes everything durable and releases the log. Later appends raise Closed."""
         ...
 
 
@@ -59,7 +59,7 @@ CLOSED: Final = "The log was closed: open the table again."
 
 
 class Death:
-    """Why a log takes nothing any more. Raised anew each time, so that no two threads share a traceback."""
+    """Why a log is dead. A new exception is raised each time, so that threads do not share a traceback."""
 
     def __init__(self, kind: type[MoulinError], message: str) -> None:
         self._kind, self._message = kind, message
@@ -72,8 +72,8 @@ def failed(name: str, what: str, reason: object) -> Death:
     """A write or sync did not succeed."""
     return Death(
         Unavailable,
-        f"The log {name} could not be {what} ({reason}), so it takes no more writes. Mend the cause, then open the "
-        "table again: what was acknowledged is there.",
+        f"The log {name} could not be {what} ({reason}), so it accepts no more writes. Fix the cause, then open the "
+        f"table again: acknowledged writes are kept.",
     )
 
 

@@ -24,7 +24,7 @@ _READERS: Final = 8
 
 
 class LogReader(Protocol):
-    """A log as anybody may read it."""
+    """A read-only view of a log."""
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ class LocalLogReader:
         return sorted(first for name in names if (first := paths.parse_local_log_file(name)) is not None)
 
     def is_open(self) -> bool:
-        """Whether a living process has the log open. Looks at its lock, which is free again at once."""
+        """Whether a running process has the log open. Probes its lock."""
         try:
             fd = os.open(self.folder / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -109,7 +109,7 @@ class LocalLogReader:
         if (header.table_id, header.region, header.first) != (self._table_id, self._region, first):
             raise FailedPrecondition(
                 f"The log file {path} belongs to region {header.region} of table {header.table_id}, from position "
-                f"{header.first} on: it does not belong here. Move it away, or open that table."
+                f"{header.first} on: it is in the wrong place. Move it away, or open that table."
             )
         return contents
 
@@ -181,7 +181,7 @@ class StoreLogReader:
         if (found.table_id, found.region, found.first) != (self._table_id, self._region, first):
             raise Corrupt(
                 f"{name} belongs to region {found.region} of table {found.table_id}, from position {found.first} on: "
-                "it does not belong here. Move it away."
+                "it is in the wrong place. Move it away."
             )
         return found
 

@@ -26,7 +26,7 @@ def this_process(sync: str, *, flushing: bool = False) -> str:
 
 
 def shown(owner: str) -> str:
-    """An owner as people are told of it: `process 4711 on web-1`."""
+    """An owner for messages: `process 4711 on web-1`."""
     return owner.partition(" [")[0]
 
 
@@ -37,7 +37,7 @@ def is_mine(owner: str) -> bool:
 
 
 def is_alive(owner: str) -> bool | None:
-    """Whether an owner lives; None when that cannot be seen from here."""
+    """Whether an owner is running; None if unknown from this machine."""
     found = _OWNER.fullmatch(owner)
     if found is None or _UNKNOWN in found.groups() or (found[3], found[4]) != _machine():
         return None
@@ -50,13 +50,13 @@ def is_named(owner: str) -> bool:
 
 
 def syncs_always(owner: str) -> bool:
-    """Whether everything that the owner acknowledged was in its log for good."""
+    """Whether everything that the owner acknowledged was durable in its log."""
     found = _OWNER.fullmatch(owner)
     return found is not None and found[6] == "always"
 
 
 def is_flushing(owner: str) -> bool:
-    """Whether the owner claimed the region only to flush what another one left."""
+    """Whether the owner claimed the region only to flush an abandoned log."""
     found = _OWNER.fullmatch(owner)
     return found is not None and found[7] is not None
 

@@ -28,8 +28,8 @@ _ATTEMPTS: Final = 3  # to put an object whose fate is unknown; the store retrie
 
 
 class StoreLog:
-    """The log of one region in `store`, claimed by making it: a fence is written at its end, so that whoever still
-    writes under an older epoch collides with it.
+    """The log of one region in `store`, claimed by making it: a fence is written at its end, so that a writer that
+    still writes under an older epoch collides with it.
 
     `commit` puts what is waiting as one object and returns when it is in the store, for those who wait together at
     once; a lone caller's entry goes at once. Nothing is acknowledged unless `check_epoch()` still gives `epoch` after
@@ -147,7 +147,7 @@ class StoreLog:
         return found.last
 
     def _put_waiting(self) -> None:
-        """Puts what is waiting as one object, and acknowledges it. REQUIRES: this thread has set `_writing`."""
+        """Writes the waiting entries as one object, and acknowledges them. REQUIRES: this thread has set `_writing`."""
         with self._changed:
             entries, self._waiting, self._waiting_bytes = self._waiting, [], 0
             first = self._stored + 1
@@ -172,7 +172,7 @@ class StoreLog:
             self._durable = stored
 
     def _check_claim(self) -> None:
-        """Kills the log if the region has a newer owner. If nobody can say, nothing is acknowledged for now."""
+        """Marks the log as dead if the region has a newer owner. If that is unknown, nothing is acknowledged yet."""
         current = self._check_epoch()
         if current != self._epoch:
             self._death = taken_over(self._reader.name, self._epoch, f"that epoch {current} owns the region")

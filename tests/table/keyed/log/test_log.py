@@ -235,7 +235,7 @@ def test_an_older_epoch_and_a_foreign_folder_are_refused(folder: Path) -> None:
     with pytest.raises(Fenced, match="epoch 4, but found epoch 5"):
         LocalLog(folder, TABLE, REGION, 4)
     for table, region in ((uuid.uuid4(), REGION), (TABLE, REGION + 1)):
-        with pytest.raises(FailedPrecondition, match="it does not belong here"):
+        with pytest.raises(FailedPrecondition, match="it is in the wrong place"):
             LocalLog(folder, table, region, 6)
     LocalLog(folder, TABLE, REGION, 6).close()
 
@@ -703,7 +703,7 @@ def test_a_store_that_stays_away_ends_the_log(flaky: Flaky) -> None:
         with pytest.raises(Unavailable, match=r"could not be written \(away\).*open the table again"):
             log.commit(position)
     flaky.away = False
-    with pytest.raises(Unavailable, match="takes no more writes"):
+    with pytest.raises(Unavailable, match="accepts no more writes"):
         log.append(b"three")
     log.commit(written[0][0])
     assert list(place.open().replay(0)) == written
@@ -764,7 +764,7 @@ def test_damaged_and_missing_objects_are_named(flaky: Flaky) -> None:
     with pytest.raises(Corrupt, match=f"{path} is damaged"):
         list(log.replay(0))
     flaky.put(path, flaky.get(paths.log_object(TABLE, REGION, 4)))
-    with pytest.raises(Corrupt, match=f"{path} belongs to region 3 .* it does not belong here"):
+    with pytest.raises(Corrupt, match=f"{path} belongs to region 3 .* it is in the wrong place"):
         list(log.replay(0))
     flaky.delete([path])
     log = place.open()

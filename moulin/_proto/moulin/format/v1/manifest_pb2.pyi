@@ -311,7 +311,7 @@ class BasePath(_message.Message):
     def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., uri: _Optional[str] = ..., created_at: _Optional[int] = ...) -> None: ...
 
 class Erasure(_message.Message):
-    __slots__ = ("id", "version", "tables", "segments", "vectors", "removed", "deleted", "column_files")
+    __slots__ = ("id", "version", "tables", "segments", "vectors", "removed", "deleted", "column_files", "regions")
     ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     TABLES_FIELD_NUMBER: _ClassVar[int]
@@ -320,6 +320,7 @@ class Erasure(_message.Message):
     REMOVED_FIELD_NUMBER: _ClassVar[int]
     DELETED_FIELD_NUMBER: _ClassVar[int]
     COLUMN_FILES_FIELD_NUMBER: _ClassVar[int]
+    REGIONS_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     version: int
     tables: _containers.RepeatedScalarFieldContainer[bytes]
@@ -328,7 +329,18 @@ class Erasure(_message.Message):
     removed: _containers.RepeatedScalarFieldContainer[int]
     deleted: _containers.RepeatedScalarFieldContainer[str]
     column_files: _containers.RepeatedCompositeFieldContainer[ErasedColumnFile]
-    def __init__(self, id: _Optional[bytes] = ..., version: _Optional[int] = ..., tables: _Optional[_Iterable[bytes]] = ..., segments: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., vectors: _Optional[_Iterable[_Union[ErasedVector, _Mapping]]] = ..., removed: _Optional[_Iterable[int]] = ..., deleted: _Optional[_Iterable[str]] = ..., column_files: _Optional[_Iterable[_Union[ErasedColumnFile, _Mapping]]] = ...) -> None: ...
+    regions: _containers.RepeatedCompositeFieldContainer[ErasedRegion]
+    def __init__(self, id: _Optional[bytes] = ..., version: _Optional[int] = ..., tables: _Optional[_Iterable[bytes]] = ..., segments: _Optional[_Iterable[_Union[DataFileRef, _Mapping]]] = ..., vectors: _Optional[_Iterable[_Union[ErasedVector, _Mapping]]] = ..., removed: _Optional[_Iterable[int]] = ..., deleted: _Optional[_Iterable[str]] = ..., column_files: _Optional[_Iterable[_Union[ErasedColumnFile, _Mapping]]] = ..., regions: _Optional[_Iterable[_Union[ErasedRegion, _Mapping]]] = ...) -> None: ...
+
+class ErasedRegion(_message.Message):
+    __slots__ = ("table", "number", "value")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    table: bytes
+    number: int
+    value: bytes
+    def __init__(self, table: _Optional[bytes] = ..., number: _Optional[int] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class ErasedColumnFile(_message.Message):
     __slots__ = ("before", "after")
