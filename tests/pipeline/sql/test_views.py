@@ -97,7 +97,7 @@ def test_columns_have_other_names_and_comments(lake: Lake, orders: Table, rows: 
     assert collected(lake, "select * from shop.twice") == [(1, 2)]
     described = collected(lake, "describe shop.named")
     assert described == [("n", "bigint", "the id"), ("where", "string", None)]
-    with pytest.raises(InvalidInput, match="2 columns, and 1 names"):
+    with pytest.raises(InvalidInput, match="2 columns, but 1 names"):
         lake.create_view("shop.few", sql="select 1 as a, 2 as b", columns=["x"])
 
 
