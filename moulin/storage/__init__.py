@@ -3,8 +3,8 @@
 `interface` defines the guarantees of every store; `local` is a folder (`modes`: file permissions), `remote` an object
 store (`remote_errors`: errors of its client), and `store` opens the one at an address. `cache` caches immutable objects
 in a local `block_folder`. `range_file` reads an object as a file. `table_store` is the store for tables, `read_only`
-rejects writes. `sts` vends credentials for a part of a store, using `http_client`. Every file name is built and parsed
-in `paths`; `file_kinds` classifies paths.
+rejects writes. `sts` vends credentials for a part of a store, using `http_client`; `variables` reads the
+environment variables of a store. Every file name is built and parsed in `paths`; `file_kinds` classifies paths.
 
 May import: `moulin.model`, `moulin.config`, `moulin.sized_cache`; not `formats`.
 Read first: `interface.py`, then `paths.py`.

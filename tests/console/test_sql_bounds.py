@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 
 from moulin.cli.served import Sql
@@ -43,3 +49,37 @@ def test_lists_of_values_of_few_bits_count_for_what_they_become(shop: Lake, serv
         assert (found["rows"], found["more"], found["cut"]) == (0, True, True), (text, found)
     found = run(api, "select list(true) as it from range(10000)")
     assert (found["rows"], found["cut"]) == (1, False)
+
+
+@pytest.mark.crash
+def test_a_server_that_is_killed_leaves_nothing_of_its_statements(shop: Lake, tmp_path: Path) -> None:
+    """A child ended with its server, and left what it had spilled: up to four gigabytes, for ever."""
+    code = (
+        "import moulin, time\n"
+        "from moulin.cli.served import Sql, _statements\n"
+        "from moulin.network.callers import ANYONE\n"
+        f"lake = moulin.connect({str(tmp_path / 'lake')!r})\n"
+        "statements = _statements(lake, Sql())\n"
+        "made = statements.start(ANYONE, 'select count(*) from shop.orders')\n"
+        "made.over.wait(60)\n"
+        "print(made.state, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    server = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(temporary)}
+    )
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline().strip() == "done"
+        assert list(temporary.glob("moulin-sql-*"))
+    finally:
+        server.kill()
+        server.wait()
+        assert server.stdout is not None
+        server.stdout.close()
+    end = time.monotonic() + 30
+    while list(temporary.glob("moulin-sql-*")) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not list(temporary.glob("moulin-sql-*"))

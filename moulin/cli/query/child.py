@@ -9,6 +9,7 @@ It opens the lake with a read-only token, runs safe statements, and ends with th
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
 import threading
@@ -246,6 +247,7 @@ def main() -> None:
             channel.send(_failed("", error))
         else:
             server.serve()
+        shutil.rmtree(opening.folder, ignore_errors=True)  # a server that was killed cannot do it
     os._exit(0)  # threads that run statements are not waited for
 
 

@@ -39,7 +39,7 @@ RULE: Final = RouteRule(frozenset({""}), re.compile(re.escape(PATH)), Role.READ)
 _MOST: Final = 5000
 _USUAL: Final = 100
 _LOOK_SECONDS: Final = 0.5
-_REFUSED: Final = 1008
+_REFUSED, _FAILED = 1008, 1011
 Entry = tuple[tuple[tuple[str, str], ...], str, str]
 
 
@@ -111,19 +111,19 @@ def route(console: Console) -> WebSocketRoute:
     tails = Tails()
 
     async def follow(socket: WebSocket) -> None:
-        try:
-            if tails.open >= MOST_TAILS:
-                raise Unavailable(f"{MOST_TAILS} live tails are open: close one, or query again every few seconds.")
-            tail = await asyncio.to_thread(_asked, console.telemetry, socket.query_params)
-            past = await asyncio.to_thread(tail.past)
-        except MoulinError as error:
-            await socket.send_denial_response(PlainTextResponse(error.message, status_of(error)))
+        if tails.open >= MOST_TAILS:
+            said = f"{MOST_TAILS} live tails are open: close one, or query again every few seconds."
+            await socket.send_denial_response(PlainTextResponse(said, 503))
             return
         tails.open += 1
         try:
+            tail = await asyncio.to_thread(_asked, console.telemetry, socket.query_params)
+            past = await asyncio.to_thread(tail.past)
             await socket.accept()
             with suppress(WebSocketDisconnect):
                 await _send(console, socket, tail, past)
+        except MoulinError as error:  # nothing was accepted yet
+            await socket.send_denial_response(PlainTextResponse(error.message, status_of(error)))
         finally:
             tails.open -= 1
 
@@ -157,10 +157,15 @@ async def _send(console: Console, socket: WebSocket, tail: LogTail, past: list[D
             except MoulinError:
                 await socket.close(_REFUSED)
                 return
-            with suppress(Unavailable):
+            try:
                 streams, left_out = await asyncio.to_thread(tail.look)
-                if streams:
-                    await socket.send_text(_text(streams, left_out))
+            except Unavailable:  # the catalog or the store: the next look has it
+                streams, left_out = [], 0
+            except MoulinError as error:  # the table is gone, or the query no longer fits it
+                await socket.close(_FAILED, error.message[:100])
+                return
+            if streams:
+                await socket.send_text(_text(streams, left_out))
             await asyncio.wait([gone], timeout=_LOOK_SECONDS)
         if not gone.done():
             await socket.close(GOING_AWAY)

@@ -46,7 +46,8 @@ def _inner(values: pa.Array) -> int:
         return sum(len(field) + _inner(field) for field in values.flatten())
     if pt.is_map(kind):
         first, end = (values.offsets[0].as_py(), values.offsets[len(values)].as_py()) if len(values) else (0, 0)
-        return sum(end - first + _inner(part.slice(first, end - first)) for part in (values.keys, values.items))
+        parts = [part.slice(first, end - first) for part in (values.keys, values.items)]
+        return sum(len(part) + _inner(part) for part in parts)
     if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
         elements = values.flatten()
         return len(elements) + _inner(elements)

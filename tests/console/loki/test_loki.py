@@ -21,6 +21,7 @@ import httpx
 import pytest
 
 import moulin
+from moulin.console.api.logs import MOST_TAILS
 from moulin.ingest.setup import set_up
 from moulin.lake import Lake
 from moulin.meta.auth import AccessFile
@@ -383,8 +384,10 @@ def test_a_tail_takes_a_token_and_a_name_of_the_server(logged: Lake, serve: Serv
 
 def test_tails_end_with_the_server(logged: Lake, serve: Serve, dial: Dial) -> None:
     api = serve(logged)
-    clients = [dial(api.port, f"{TAIL}?query={{}}") for _ in range(20)]
+    clients = [dial(api.port, f"{TAIL}?query={{}}") for _ in range(MOST_TAILS)]
     assert {client.status for client in clients} == {101}
+    assert dial(api.port, f"{TAIL}?query={{}}").status == 503
+    clients.pop().close()
     assert api.server is not None
     began = time.monotonic()
     api.server.stop()
