@@ -143,7 +143,7 @@ def test_options_of_a_store_come_from_a_file_and_the_environment_too(
     assert (wrong.code, "Line 2 of" in wrong.err, "s3cr3t" in wrong.err) == (1, True, False)
     monkeypatch.setenv("MOULIN_STORAGE_OPTIONS", "s3cr3t")
     wrong = lake("db", "list")
-    assert (wrong.code, "takes a JSON object" in wrong.err, "s3cr3t" in wrong.err) == (1, True, False)
+    assert (wrong.code, "must be a JSON object" in wrong.err, "s3cr3t" in wrong.err) == (1, True, False)
 
 
 def test_brackets_in_help_are_shown(run: Run) -> None:

@@ -52,7 +52,7 @@ def screen(lake: Lake) -> str:
 def test_the_screen_tells_idle_from_flowing_from_stuck(fed: tuple[Lake, Writer]) -> None:
     lake, writer = fed
     assert flow(lake).state is State.IDLE
-    assert "idle: nothing waits" in screen(lake)
+    assert "idle: no backlog" in screen(lake)
     for n in range(3):
         writer.send(logs(f"r{n}"))
     waiting = flow(lake)

@@ -33,7 +33,7 @@ def command(request: pytest.FixtureRequest, run: Run, tmp_path: Path) -> Iterato
 
 
 def test_databases_tables_and_views_are_managed_through_a_server(command: Command) -> None:
-    assert command("db", "create", "shop").out == "Database shop is ready.\n"
+    assert command("db", "create", "shop").out == "Created database shop.\n"
     assert command("table", "create", "shop.orders", "id:long!", "name:string").code == 0
     assert command("append", "shop.orders", "-", "--format", "ndjson", stdin='{"id": 1, "name": "a"}\n').code == 0
     assert command("table", "list", "shop", "--json").json()[0]["rows"] == 1
@@ -103,7 +103,7 @@ def test_access_tokens_are_made_listed_and_revoked(run: Run, tmp_path: Path) -> 
     [
         (["--bind", "nonsense"], "host:port"),
         (["--bind", "0.0.0.0:0"], "moulin access create"),
-        (["--config", "nowhere.toml"], "is not there"),
+        (["--config", "nowhere.toml"], "does not exist"),
     ],
 )
 def test_a_server_that_cannot_start_says_why(run: Run, words: list[str], said: str) -> None:

@@ -84,7 +84,7 @@ def test_up_ends_with_the_error_of_a_process_that_cannot_start(tmp_path: Path) -
     command = [sys.executable, "-m", "moulin.cli.main", *words, "--logs", str(tmp_path / "logs")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 1
-    assert "serve failed to start 3 times: Setting 'log_level' is one of" in done.stderr
+    assert "serve failed to start 3 times: Setting 'log_level' must be one of" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -41,7 +41,7 @@ def piped(run: Run, folder: Path, text: str, *more: str) -> Done:
 def test_statements_of_a_pipe_are_run(run: Run, folder: Path) -> None:
     text = "\\format csv\nselect count(*) as n\nfrom shop.orders; select ';' as\n  a -- b;\n; select 'x\n  y' as z"
     done = piped(run, folder, text)
-    assert (done.code, done.out) == (0, 'Rows are printed as csv.\nn\n3\na\n;\nz\n"x\n  y"\n')
+    assert (done.code, done.out) == (0, 'Output format is csv.\nn\n3\na\n;\nz\n"x\n  y"\n')
 
 
 def test_an_error_ends_a_pipe_unless_told_to_keep_going(run: Run, folder: Path) -> None:

@@ -81,7 +81,7 @@ def test_commands_about_the_whole_lake_take_no_branch(run: Run, lake: Path) -> N
     for name in (name for name, entry in COMMANDS.items() if entry.whole):
         done = run(name, lake=Path(f"{lake}@exp"))
         assert (done.code, done.out) == (1, ""), name
-        assert "with all of its branches: leave @exp out" in done.err
+        assert "with all of its branches: remove @exp" in done.err
 
 
 def test_a_branch_is_compared_and_published(run: Run, lake: Path) -> None:

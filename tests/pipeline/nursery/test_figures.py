@@ -119,7 +119,7 @@ def test_a_stream_with_a_missing_number_is_announced_and_counted_as_stuck_and_no
         lake.store.put(path, lost)
         nursery.run_once()
         assert bodies(lake) == Counter(["r0", "r1", "r2"])
-        assert "goes on" in said[1]
+        assert "continues" in said[1]
         assert figures(nursery)["moulin_nursery_stuck"].get(str(writer.id), 0) == 0
 
 

@@ -122,9 +122,9 @@ def test_columns_are_those_of_when_it_was_made(lake: Lake, orders: Table, rows: 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("select * from temporary_orders", "tables of the lake alone"),
-        ("select * from global_temp.orders", "tables of the lake alone"),
-        ("select * from parquet.`/tmp/x.parquet`", "tables of the lake alone"),
+        ("select * from temporary_orders", "only read tables of the lake"),
+        ("select * from global_temp.orders", "only read tables of the lake"),
+        ("select * from parquet.`/tmp/x.parquet`", "only read tables of the lake"),
         ("select own_function(id) as x from shop.orders", "documented Spark functions"),
         ("select reflect('java.lang.System', 'getProperty', 'user.home') as x", "cannot call reflect"),
         ("select current_user() as u", "cannot call current_user"),
@@ -137,12 +137,12 @@ def test_columns_are_those_of_when_it_was_made(lake: Lake, orders: Table, rows: 
         ("select null as a", "type"),
         ("select interval 1 day as a", "type"),
         ("select nothing from shop.orders", "nothing"),
-        ("select 1 as a from", "refuses"),
+        ("select 1 as a from", "rejects"),
         ("describe shop.orders", "needs a query"),
         ("explain select 1 as a", "needs a query"),
         ("drop table shop.orders", "needs a query"),
         ("insert into shop.orders select * from shop.orders", "cannot have InsertInto"),
-        ("", "refuses"),
+        ("", "rejects"),
     ],
 )
 def test_other_texts_are_refused(lake: Lake, orders: Table, spark: SparkSession, text: str, reason: str) -> None:
@@ -166,7 +166,7 @@ def test_names_are_those_of_the_lake(lake: Lake, orders: Table) -> None:
         lake.create_view("shop.orders", sql="select 1 as a", replace=True)
     with pytest.raises(Unsupported, match="duckdb"):
         lake.create_view("shop.v", sql="select 1 as a", dialect="duckdb")
-    with pytest.raises(InvalidInput, match="one of the two"):
+    with pytest.raises(InvalidInput, match="either tables= or sql="):
         lake.create_view("shop.v")
 
 

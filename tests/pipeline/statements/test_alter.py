@@ -150,7 +150,7 @@ REFUSED = [
     ("alter table shop.orders add partition field days(nothing)", "no column 'nothing'"),
     ("alter table shop.orders drop partition field days(ts)", "not partitioned by day"),
     ("alter table shop.orders write ordered by nothing", "no column 'nothing'"),
-    ("alter table shop.orders add constraint pk primary key (id)", "when it is made"),
+    ("alter table shop.orders add constraint pk primary key (id)", "when a table is created"),
     ("alter table shop.orders replace columns (id int)", "REPLACE COLUMNS"),
     ("alter table shop.orders set location '/x'", "lake.spark"),
     ("alter table shop.nothing add column x int", "does not exist"),

@@ -92,7 +92,7 @@ def test_wrong_calls_are_one_sentence_and_change_nothing(lake: Lake, orders: Tab
         ("call restore('shop.orders', 100000)", "does not exist yet"),
         ("call flush('shop.orders')", "no primary key"),
         ("create index x on shop.orders (nothing)", "no column 'nothing'"),
-        ("create index x on shop.orders (id, ts)", "of one column"),
+        ("create index x on shop.orders (id, ts)", "has one column"),
         ("create index x on shop.orders using hash (id)", "hash"),
         ("drop index nothing on shop.orders", "nothing"),
         ("create tag x on shop.orders as of version 100000", "does not exist yet"),

@@ -122,7 +122,7 @@ def test_replace_where_takes_any_condition(lake: Lake, items: Table, keyed: Tabl
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("insert into shop.items values (1)", "gives 1 columns, and shop.items has 4: id, name, day, price"),
+        ("insert into shop.items values (1)", "returns 1 columns, but shop.items has 4: id, name, day, price"),
         ("insert into shop.items (id, nothing) values (1, 2)", "has no column 'nothing'"),
         ("insert into shop.items (id, id) values (1, 2)", "has column id twice"),
         ("insert into shop.items (id) values ('one')", "Column id of shop.items is of type bigint"),

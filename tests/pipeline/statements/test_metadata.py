@@ -72,7 +72,7 @@ def test_files_are_listed_but_not_to_safe_queries(lake: Lake, sold: Table) -> No
     for row in found:
         path = row.address.removeprefix(lake.store.uri.rstrip("/") + "/")
         assert lake.store.exists(path)
-    with pytest.raises(PermissionDenied, match="where files are"):
+    with pytest.raises(PermissionDenied, match="addresses of files"):
         lake.sql("select bytes from shop.orders.files", safe=True)
 
 

@@ -256,7 +256,7 @@ def test_a_table_is_dropped_brought_back_and_renamed(lake: Lake, orders: Table) 
     lake.sql("alter table shop.orders rename to shop.sold")
     assert lake.table("shop.sold").id == orders.id
     lake.sql("drop table shop.sold purge")
-    with pytest.raises(FailedPrecondition, match="grace window"):
+    with pytest.raises(FailedPrecondition, match="grace period"):
         lake.sql("undrop table shop.sold")
 
 

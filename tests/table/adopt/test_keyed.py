@@ -135,7 +135,7 @@ def test_a_key_that_comes_twice_is_refused_by_its_file(people: Table, theirs: Pa
         people.adopt(twice)
     one = write(theirs / "one.parquet", named(0, 10, "a"))
     other = write(theirs / "other.parquet", named(9, 10, "b"))
-    with pytest.raises(InvalidInput, match=r"The key 9 of .*one.parquet is in another of these files"):
+    with pytest.raises(InvalidInput, match=r"The key 9 of .*one.parquet is also in another of these files"):
         people.adopt([one, other])
     nothing = theirs / "nothing.parquet"
     pq.write_table(pa.table({"id": pa.array([1, None], pa.int64())}), nothing)
