@@ -147,7 +147,7 @@ def test_options_of_a_store_come_from_a_file_and_the_environment_too(
 
 
 def test_brackets_in_help_are_shown(run: Run) -> None:
-    assert "A moulin.toml: [serve]" in run("serve", "--help").out
+    assert "A moulin.toml: its [serve]" in run("serve", "--help").out
 
 
 def test_a_token_without_a_database_is_named_as_a_token(lake: Run) -> None:
