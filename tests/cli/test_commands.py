@@ -168,7 +168,7 @@ def test_a_view_is_made_of_a_query(lake: Run) -> None:
     assert lake("view", "create", "shop.v", "--sql", "select 1 as n", "--replace").code == 0
     assert lake("sql", "select n from shop.v", "--json").json() == [{"n": 1}]
     refused = lake("view", "create", "shop.w")
-    assert (refused.code, "either" in refused.err) == (1, True)
+    assert (refused.code, "either tables= or sql=" in refused.err) == (1, True)
 
 
 @pytest.mark.spark

@@ -86,7 +86,7 @@ def test_a_row_is_shown_by_its_key(stock: Run) -> None:
         ("shop.days", "a", "JSON array of shop, day"),
         ("shop.days", '["a"]', "JSON array of shop, day"),
         ("shop.days", '["a", "someday"]', "day takes a date"),
-        ("shop.days", '[1, "2024-01-01"]', "shop must be text"),
+        ("shop.days", '[1, "2024-01-01"]', "must be text"),
         ("shop.events", "1", "no primary key"),
         ("shop.nothing", "1", "nothing"),
     ],

@@ -309,7 +309,7 @@ def test_a_sink_refuses_what_it_cannot_do_once(orders: Table, lake: Lake, spark:
         assert isinstance(made, StreamTableWriter)
         return made
 
-    with pytest.raises(InvalidInput, match="only append or upsert"):
+    with pytest.raises(InvalidInput, match="can only append"):
         writer(overwrite=True)
     with pytest.raises(InvalidInput, match="must not be empty"):
         writer(query_id="")

@@ -193,7 +193,7 @@ def test_views_are_nested_to_a_limit(lake: Lake) -> None:
     for number in range(2, MAX_DEPTH + 1):
         plant(lake, f"v{number}", f"select x from shop.v{number - 1}")
     assert collected(lake, f"select x from shop.v{MAX_DEPTH}") == [("7",)]
-    with pytest.raises(InvalidInput, match=f"more than {MAX_DEPTH} views"):
+    with pytest.raises(InvalidInput, match=f"more than {MAX_DEPTH} nested views"):
         lake.create_view("shop.more", sql=f"select x from shop.v{MAX_DEPTH}")
 
 

@@ -185,7 +185,7 @@ def test_columns_must_fit(lake: Lake, tmp_path: Path) -> None:
         (
             ({"id": [1], "name": ["a"], "more": [1]}, "has the column 'more', which the table lacks"),
             ({"name": ["a"]}, "'id' of .* is required, but missing in the file"),
-            ({"id": pa.array([1, None], pa.int64())}, "'id' is required, but has 1 nulls"),
+            ({"id": pa.array([1, None], pa.int64())}, "'id' is required, but has 1 nulls in "),
             ({"id": [1], "name": [2]}, "Column 'name' is string in the table and int64 in"),
             ({"id": [1], "n": pa.array([2], pa.int64())}, "Column 'n' is int in the table and int64 in"),
             ({"id": pa.array([1], pa.uint32())}, "which does not fit"),
