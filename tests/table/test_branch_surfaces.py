@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,19 +51,18 @@ def again(lake: Lake, request: pytest.FixtureRequest) -> Callable[..., Lake]:
 _S3 = {"storage": "url", "storage_options": "options"}
 
 
-def test_sql_and_expectations_see_tables_that_nobody_has_opened_on_the_branch(tmp_path: Path) -> None:
-    with moulin.connect(tmp_path / "lake") as lake:
-        lake.create_database("shop")
-        lake.create_table("shop.t", COLUMNS).append(rows(1, 2))
-        lake.create_table("shop.keyed", COLUMNS, primary_key=["id"]).append(rows(1))
-        branch = lake.branch("exp")
-        lake.table("shop.t").append(rows(3))
-        assert branch.duckdb().execute("select count(*) from shop.t").fetchall() == [(2,)]
-        with lake.trial("load") as trial:
-            trial.table("shop.keyed").append(rows(2))
-            trial.expect("select count(*) = 3 from shop.t")
-            trial.expect("select count(*) = 2 from shop.keyed")
-        assert ids(lake, "shop.keyed") == [1, 2]
+@pytest.mark.parametrize("open_lake", [SERVED], indirect=True)
+def test_sql_and_expectations_see_tables_that_nobody_has_opened_on_the_branch(lake: Lake) -> None:
+    lake.create_table("shop.t", COLUMNS).append(rows(1, 2))
+    lake.create_table("shop.keyed", COLUMNS, primary_key=["id"]).append(rows(1))
+    branch = lake.branch("exp")
+    lake.table("shop.t").append(rows(3))
+    assert branch.duckdb().execute("select count(*) from shop.t").fetchall() == [(2,)]
+    with lake.trial("load") as trial:
+        trial.table("shop.keyed").append(rows(2))
+        trial.expect("select count(*) = 3 from shop.t")
+        trial.expect("select count(*) = 2 from shop.keyed")
+    assert ids(lake, "shop.keyed") == [1, 2]
 
 
 @everywhere
