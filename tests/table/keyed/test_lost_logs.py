@@ -1,4 +1,4 @@
-"""A log that is gone, or cut short, is damage; one whose owner closed it may go."""
+"""A log that is missing, or cut short, is damage; one whose owner closed it may go."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_log_that_is_gone_is_damage_for_every_call(
             table = lake.table("shop.items")
             with pytest.raises(Corrupt, match=r"log/0 is missing, .*restore"):
                 call(table)
-            with pytest.raises(Corrupt, match="is gone"):
+            with pytest.raises(Corrupt, match="is missing"):
                 lake.table("shop.items", read_only=True).scan()
     shutil.rmtree(log, ignore_errors=True)
     shutil.copytree(tmp_path / "copy", log)
