@@ -139,7 +139,7 @@ def test_a_key_that_comes_twice_is_refused_by_its_file(people: Table, theirs: Pa
         people.adopt([one, other])
     nothing = theirs / "nothing.parquet"
     pq.write_table(pa.table({"id": pa.array([1, None], pa.int64())}), nothing)
-    with pytest.raises(InvalidInput, match=r"nothing.parquet has 1 nulls"):
+    with pytest.raises(InvalidInput, match=r"has 1 nulls in .*nothing.parquet"):
         people.adopt(nothing)
     assert people.scan().count() == 0
     people.adopt(one)
