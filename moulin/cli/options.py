@@ -18,7 +18,6 @@ import typer
 import moulin
 from moulin.cli.output import COUNTED_ROWS, print_logs
 from moulin.errors import InvalidInput, NotFound
-from moulin.model.names import full_name
 from moulin.storage import paths
 from moulin.storage.store import open_store
 
@@ -34,10 +33,14 @@ def _databases(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _tables(context: typer.Context, incomplete: str) -> list[str]:
+    from moulin.model.names import full_name
+
     return _offered(context, incomplete, lambda lake: (full_name(one.database, one.name) for one in lake.tables()))
 
 
 def _views(context: typer.Context, incomplete: str) -> list[str]:
+    from moulin.model.names import full_name
+
     def names(lake: Lake) -> Iterator[str]:
         for database in lake.databases():
             yield from (full_name(database.name, view.name) for view in lake.views(database.name))

@@ -197,13 +197,13 @@ def decode_columns(stored: pb.SegmentColumns, wanted: Collection[int] | None = N
 
 
 def segment_to_ref(
-    segment: LiveSegment, status: int, make: Callable[..., pb.DataFileRef] = pb.DataFileRef
+    segment: LiveSegment, status: int, make: Callable[..., pb.DataFileRef] | None = None
 ) -> pb.DataFileRef:
     """A segment with all its facts and its deletion vector. `make` may put it where it belongs, which spares a copy."""
     facts = segment.facts
     elsewhere = {column.field_id for file in facts.files for column in file.columns}
     own = (column for column in facts.columns if column.field_id not in elsewhere) if elsewhere else facts.columns
-    ref = make(
+    ref = (make or pb.DataFileRef)(
         path=facts.path,
         file_size=facts.size,
         num_rows=facts.rows,

@@ -204,7 +204,7 @@ def test_a_record_is_shown_whole_with_what_happened_around_it(otel: tuple[Lake, 
     [
         ('level:error "timed', "column 13: this quote is not closed"),
         ("(a b", "column 1: this ( is not closed"),
-        ("a ) b", "column 3: this ) closes nothing"),
+        ("a ) b", "column 3: unmatched )"),
         ("level:loud", "column 7: a level must be one of trace"),
         ("a OR", "column 5: a search term is missing"),
         ("OR a", "column 1: a search term is missing before this"),

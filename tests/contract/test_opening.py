@@ -81,7 +81,7 @@ def test_a_lake_of_a_newer_version_is_refused(backend: Backend) -> None:
     store = memory_store()
     lake = {"format": 2, "uuid": "01890a5d-ac96-774b-bcce-b302099a8057"}
     store.put(paths.marker(), json.dumps(lake).encode())
-    with pytest.raises(Unsupported, match="Upgrade"):
+    with pytest.raises(Unsupported, match="upgrade moulin"):
         backend.open(backend.new_uri(), store)
 
 

@@ -72,12 +72,12 @@ lake = moulin.connect("./lake")
 lake.create_database("shop")
 orders = lake.create_table("shop.orders", [("id", "long")], properties={"owner": "ann", "moulin.inline-bytes": 65536})
 orders.set_properties({"moulin.history-keep-seconds": 86400}, remove=["owner"])
-print(orders.properties)
+print(sorted(orders.properties))
 lake.close()
 ```
 
 ```text
-{'moulin.history-keep-seconds': '86400', 'moulin.inline-bytes': '65536'}
+['moulin.history-keep-seconds', 'moulin.inline-bytes']
 ```
 
 Names that begin with `moulin.` are Moulin's own, and an unknown one is an error. Other names are yours.

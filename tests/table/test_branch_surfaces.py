@@ -51,7 +51,7 @@ def again(lake: Lake, request: pytest.FixtureRequest) -> Callable[..., Lake]:
 _S3 = {"storage": "url", "storage_options": "options"}
 
 
-@everywhere
+@pytest.mark.parametrize("open_lake", [SERVED], indirect=True)
 def test_sql_and_expectations_see_tables_that_nobody_has_opened_on_the_branch(lake: Lake) -> None:
     lake.create_table("shop.t", COLUMNS).append(rows(1, 2))
     lake.create_table("shop.keyed", COLUMNS, primary_key=["id"]).append(rows(1))

@@ -180,7 +180,7 @@ def test_two_transactions_over_the_same_tables_do_not_wait_for_ever(open_lake: O
         two = threads.submit(run, 2, "shop.b", "shop.a")
         one.result(), two.result()
     assert 1 <= len(lost) <= 2
-    assert "try again" in lost[0]
+    assert "retry" in lost[0]
     assert names(lake.table("shop.a")) == names(lake.table("shop.b")), "both or none"
     assert len(names(lake.table("shop.a"))) == 2 - len(lost)
 
@@ -190,7 +190,7 @@ def test_a_table_that_another_process_writes_is_a_conflict(tmp_path: Path) -> No
         lake.create_database("shop")
         table = lake.create_table("shop.keyed", COLUMNS, primary_key=["id"])
         table.put({"id": 1, "name": "put"})
-        with pytest.raises(Conflict, match="try again"), other.transaction() as tx:
+        with pytest.raises(Conflict, match="retry"), other.transaction() as tx:
             tx.table("shop.keyed").append(some(2))
         table.close()
         with other.transaction() as tx:

@@ -282,7 +282,7 @@ def _loud_commits(connection: sa.Connection, row: Any, since: int, until: int) -
 
 def _no_longer_known(row: Any, version: int) -> FailedPrecondition:
     return FailedPrecondition(
-        f"What version {version} changed in {full_name(row.database, row.name)} are no longer known; the oldest "
+        f"The changes of version {version} in {full_name(row.database, row.name)} are no longer known; the oldest "
         f"possible since is {row.oldest_version}, or read net changes."
     )
 

@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -63,7 +63,7 @@ class Projection:
     path: str
     location: str
     metadata: Json
-    data: bytes | None = None
+    data: bytes | None = field(default=None, compare=False)
     """The metadata as it was written, if that was just done."""
 
     @property

@@ -224,7 +224,7 @@ def test_a_short_range_of_a_long_history_scans_nothing(catalog: Catalog, table: 
         sa.event.listen(connection.engine, "before_cursor_execute", note)
         feed._touched(connection, table.id, table.version, table.version + 5)
         sa.event.remove(connection.engine, "before_cursor_execute", note)
-        assert len(asked) == 3
-        for statement, parameters in asked:
-            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
-            assert [str(step[-1])[: len(SEARCH)] for step in plan] == [SEARCH]
+        [(statement, parameters)] = asked
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
+        steps = [str(step[-1])[: len(SEARCH)] for step in plan if str(step[-1]).startswith(("SEARCH", "SCAN"))]
+        assert steps == [SEARCH] * 3

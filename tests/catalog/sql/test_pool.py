@@ -73,7 +73,7 @@ def test_a_lake_format_of_a_newer_version_is_refused(catalog: Catalog, tmp_path:
     with catalog.pool.unordered() as connection:
         connection.execute(s.lake.update().values(format=s.FORMAT + 1))
     catalog.close()
-    with pytest.raises(Unsupported, match="Upgrade"):
+    with pytest.raises(Unsupported, match="upgrade moulin"):
         Catalog.open(f"sqlite:///{tmp_path}/catalog.sqlite", catalog.store, Config())
 
 

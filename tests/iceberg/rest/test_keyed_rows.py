@@ -233,7 +233,7 @@ def test_equality_deletes_that_make_no_sense_are_refused(address: str, client: C
 def test_equality_deletes_of_a_table_that_is_registered_are_refused(client: Client, lake: Lake) -> None:
     make(client, SCHEMA)
     state = lake.own_catalog().table("shop", "t")
-    intake = Intake(lake.context, state, state.schema_id)
+    intake = Intake(lake.context, state, state.schema_id, "all")
     intake.foreign = {0: 0}
     with pytest.raises(Unsupported, match="equality deletes"):
         intake._hide_equal({"a.parquet": DataFile({}, 1, 0, ())}, {}, {}, set())

@@ -249,7 +249,7 @@ def test_a_deleted_task_frees_its_segments_and_stops_its_worker(shop: Shop) -> N
     request = shop.merge(shop.claim())
     assert delete(shop, request.task_id)
     assert not delete(shop, request.task_id)
-    assert "no merge task" in shop.tasks.CompleteSegmentMergeTask(request).error.message
+    assert "does not exist" in shop.tasks.CompleteSegmentMergeTask(request).error.message
     assert len(shop.ids()) == 8
     assert shop.create().tasks_created == 1
 

@@ -383,8 +383,8 @@ def test_a_spec_of_somebody_else_is_taken_with_its_valid_ids_and_names() -> None
         ([(1001, "x", "region"), (1001, "y", "name")], "above 1000"),
         ([(1001, "x", "region"), (1002, "x", "name")], "given twice"),
         ([(1001, "", "region")], "is empty"),
-        ([(1000, "ts", "id")], "name of a column"),
-        ([(1001, "name", "region")], "name of a column"),
+        ([(1000, "ts", "id")], "name of a different column"),
+        ([(1001, "name", "region")], "name of a different column"),
     ):
         with pytest.raises(InvalidInput, match=reason):
             adopt(*wrong)

@@ -270,7 +270,7 @@ def test_a_feed_is_cut_to_columns_and_filtered_line_by_line(orders: Table) -> No
     only_new = orders.changes(base, where="amount > 10")
     assert [r["_change_type"] for r in only_new.to_pylist()] == ["update_after", "update_after"]
     assert orders.changes(base, columns=["_version"]).schema.names == FEED
-    for columns, message in [(["idd"], "no column 'idd'"), ("id", "takes a list"), (["id", "id"], "twice")]:
+    for columns, message in [(["idd"], "no column 'idd'"), ("id", "must be a list"), (["id", "id"], "twice")]:
         with pytest.raises(InvalidInput, match=message):
             orders.changes(base, columns=columns)
     with pytest.raises(InvalidInput):
@@ -295,7 +295,7 @@ def test_empty_ranges_are_empty_and_wrong_ones_refused(orders: Table, lake: Lake
 
 def test_a_column_with_a_name_of_the_feed_is_refused(lake: Lake) -> None:
     table = lake.create_table("shop.t", [("id", "long"), ("_commit_timestamp", "long")])
-    with pytest.raises(FailedPrecondition, match="rename it"):
+    with pytest.raises(FailedPrecondition, match="rename the column"):
         table.changes(table.version)
 
 
