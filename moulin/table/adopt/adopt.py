@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from moulin.catalog.objects.base_paths import AGAIN, known_file
@@ -62,35 +60,6 @@ def adopt(
 ) -> Adoption:
     """Make segments of the files that `source` means; see `Table.adopt`. `keyed` is the table if it has a key."""
     table_columns(state.schema, state.schemas, state.last_column_id, by, extra)  # refuses wrong options at once
-    with _no_collections():
-        return _adopt(context, state, source, keyed, by, extra, hive, skip_known, again, request_id)
-
-
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """Keep Python from looking for cycles: what an adoption makes for each file lives until it is committed, and would
-    be looked through again and again."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-def _adopt(
-    context: Context,
-    state: TableState,
-    source: Source,
-    keyed: KeyedTable | None,
-    by: str,
-    extra: str,
-    hive: bool,
-    skip_known: bool,
-    again: bool,
-    request_id: str | None,
-) -> Adoption:
     columns = {column.name for column in state.schema.fields}
     found = find_files(context, source, columns=columns, hive=hive)
     if again and skip_known:
