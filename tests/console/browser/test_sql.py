@@ -99,6 +99,7 @@ def test_the_sql_screen_shows_everything_without_a_mistake(
     page.keyboard.press("Control+ ")
     page.wait_for_selector(".cm-tooltip li:has-text('customer')")
     shoot(page, pictures, f"sql-completion-{scheme}")
+    page.wait_for_timeout(200)  # a list that has only just come takes no key
     page.keyboard.press("Enter")
     page.wait_for_selector(".cm-line:has-text('select o.customer from shop.orders o')")
 
