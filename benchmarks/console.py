@@ -58,11 +58,12 @@ def _line(case: str, figures: list[float], target: float, unit: str) -> Line:
 def _make(folder: Path) -> str:
     """The lake; returns the id of its large trace."""
     import moulin
+    from moulin.formats.baby_segment import Payload
     from moulin.ingest.setup import set_up
     from tests.console.browser.test_logs import fill
     from tests.console.browser.test_screens import _copy_rows
     from tests.console.browser.test_traces import large
-    from tests.console.logs import Payload, Writer
+    from tests.console.logs import Writer
     from tests.console.spans import span_request
 
     with moulin.connect(folder) as lake:
@@ -212,7 +213,7 @@ def _pages(bench: Bench, browser: Any, port: int, trace: str) -> Iterator[Line]:
             fresh.context.close()
         yield _line(f"content of {name}", taken, 1000, "ms")
     for name, _, _ in cases:
-        yield _line(f"elements of {name}", [nodes[name]], 1500, "")
+        yield _line(f"page of {name}", [nodes[name]], 1500, "elements")
     page = _Page(browser, port)
     yield from _scrolled(bench, page, trace)
     for name, _, _ in cases:
@@ -241,7 +242,7 @@ def _scrolled(bench: Bench, page: _Page, trace: str) -> Iterator[Line]:
     page.page.keyboard.press("Control+Enter")
     page.page.wait_for_selector(".ran:has-text('rows × 24')", timeout=120_000)
     yield _line("CPU of a wheel frame, 10,000 × 24 rows", [page.wheel(".sheet") for _ in range(3)], 16, "ms")
-    yield _line("elements of 10,000 × 24 rows", [page.nodes()], 1500, "")
+    yield _line("page of 10,000 × 24 rows", [page.nodes()], 1500, "elements")
 
 
 def _idle(bench: Bench, page: _Page) -> Iterator[Line]:
