@@ -29,7 +29,7 @@ print("ready", flush=True)
 {call}
 print("done", flush=True)
 """
-FILL = 'table.add_columns(lambda b: (time.sleep(0.01), {"y": b["x"]})[1], read=["x"], schema=[("y", "double")])'
+FILL = 'table.add_columns(lambda b: (time.sleep(0.1), {"y": b["x"]})[1], read=["x"], schema=[("y", "double")])'
 SQL = 'table.add_column("y", "double", from_sql="x * 2")'
 FOLD = "time.sleep(0.4); table.fold()"  # after the leases of those who were killed
 
